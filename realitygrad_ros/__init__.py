@@ -1,0 +1,1 @@
+"""Cross a robot's reality gap by gradients through differentiable physics, over ROS 2."""

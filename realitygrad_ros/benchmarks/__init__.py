@@ -1,0 +1,1 @@
+"""Speed and timing, measured as ratios against peers in one run: what `realitygrad bench` calls."""

@@ -1,0 +1,1 @@
+"""Trajectory optimisation, policy cloning, and the policy bundle that the robot runs."""

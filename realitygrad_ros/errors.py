@@ -1,0 +1,12 @@
+"""The one exception that bad input raises."""
+
+
+class RealityGradError(Exception):
+    """Bad input from outside: the message is one line that names the thing at fault and what to do.
+
+    The command line prints it and exits with 2; a service answers it with `success: false`.
+    """
+
+
+class Cancelled(Exception):
+    """A long job was asked to stop and has stopped; what it had finished before stays valid."""

@@ -1,0 +1,1 @@
+"""From a recording to the simulator's parameters."""

@@ -1,0 +1,1 @@
+"""The differentiable simulator: traced, robot-specialised Warp kernels behind torch autograd."""
