@@ -1,0 +1,80 @@
+"""Bring the whole graph up: `ros2 launch realitygrad_ros bringup.launch.py robot:=ur5 hardware:=twin`."""
+
+from pathlib import Path
+
+from launch import LaunchContext, LaunchDescription
+from launch.actions import DeclareLaunchArgument, OpaqueFunction, SetEnvironmentVariable, Shutdown
+from launch.conditions import UnlessCondition
+from launch.substitutions import LaunchConfiguration
+from launch_ros.actions import Node
+from launch_ros.parameter_descriptions import ParameterValue
+
+from realitygrad_ros.nodes.bringup import HARDWARE, TWIN, new_run_directory, node_specs
+
+RESPAWN_DELAY = 2.0
+"""[s]"""
+
+ARGUMENTS = (
+    DeclareLaunchArgument(
+        "robot", default_value="ur5", description="Name of a robot in config/, or path of its YAML file."
+    ),
+    DeclareLaunchArgument(
+        "hardware",
+        default_value=TWIN,
+        choices=HARDWARE,
+        description="twin: a MuJoCo stand-in of the robot; ros2_control: a real arm whose driver runs already.",
+    ),
+    DeclareLaunchArgument("namespace", default_value="", description="Namespace of all nodes, topics and services."),
+    DeclareLaunchArgument(
+        "run_directory",
+        default_value=str(new_run_directory()),
+        description="Folder of the iterations; one that was begun before is continued.",
+    ),
+    DeclareLaunchArgument(
+        "use_sim_time", default_value="false", description="Take the time from /clock instead of the system."
+    ),
+    DeclareLaunchArgument(
+        "params_file",
+        default_value="",
+        description="ROS parameter file whose values go before those of this launch file; empty for none.",
+    ),
+    DeclareLaunchArgument("log_level", default_value="info", description="Log level of all nodes."),
+    DeclareLaunchArgument(
+        "use_respawn",
+        default_value="false",
+        description="Start a node again that has ended; otherwise the end of one ends all.",
+    ),
+)
+
+
+def make_nodes(context: LaunchContext) -> list[Node]:
+    """The actions for the nodes of `bringup.py`, once the arguments have their values."""
+
+    def argument(name: str) -> str:
+        return LaunchConfiguration(name).perform(context)
+
+    specs = node_specs(argument("robot"), argument("hardware"), Path(argument("run_directory")).absolute())
+    use_sim_time = ParameterValue(LaunchConfiguration("use_sim_time"), value_type=bool)
+    use_respawn = LaunchConfiguration("use_respawn")
+    params_file = [argument("params_file")] if argument("params_file") else []
+    return [
+        Node(
+            package="realitygrad_ros",
+            executable=spec.name,
+            name=spec.name,
+            namespace=LaunchConfiguration("namespace"),
+            parameters=[dict(spec.parameters), {"use_sim_time": use_sim_time}, *params_file],
+            arguments=["--ros-args", "--log-level", LaunchConfiguration("log_level")],
+            respawn=use_respawn,
+            respawn_delay=RESPAWN_DELAY,
+            on_exit=Shutdown(reason=f"{spec.name} ended", condition=UnlessCondition(use_respawn)),
+            output="screen",
+        )
+        for spec in specs
+    ]
+
+
+def generate_launch_description() -> LaunchDescription:
+    """The arguments, the environment and the nodes."""
+    unbuffered = SetEnvironmentVariable("PYTHONUNBUFFERED", "1")
+    return LaunchDescription([*ARGUMENTS, unbuffered, OpaqueFunction(function=make_nodes)])
