@@ -93,7 +93,9 @@ def _parse(content: dict[str, Any], path: Path) -> RobotConfiguration:
         joint_names=names,
         home=column("home"),
         nominal=SimulationParameters(names, **{name: column(name) for name in PARAMETER_NAMES}),
-        bounds={name: (float(content["bounds"][name][0]), float(content["bounds"][name][1])) for name in PARAMETER_NAMES},
+        bounds={
+            name: (float(content["bounds"][name][0]), float(content["bounds"][name][1])) for name in PARAMETER_NAMES
+        },
         friction_velocity=float(content["friction_velocity"]),
         gravity=np.array(content["gravity"], dtype=float),
         policy_rate=float(content["rates"]["policy"]),

@@ -3,8 +3,6 @@
 The file is an ordinary ROS 2 parameter file, so that `--params-file` restores a calibration.
 """
 
-import os
-import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,6 +12,7 @@ import yaml
 from jaxtyping import Float
 
 from realitygrad_ros.errors import RealityGradError
+from realitygrad_ros.files import write_whole
 
 PARAMETER_UNITS: Mapping[str, str] = {
     "damping": "N m s/rad",
@@ -63,7 +62,9 @@ class SimulationParameters:
             object.__setattr__(self, name, values)
 
     @staticmethod
-    def from_matrix(joint_names: tuple[str, ...], matrix: Float[np.ndarray, "parameter joint"]) -> "SimulationParameters":
+    def from_matrix(
+        joint_names: tuple[str, ...], matrix: Float[np.ndarray, "parameter joint"]
+    ) -> "SimulationParameters":
         """From rows in the order of `PARAMETER_NAMES`."""
         return SimulationParameters(joint_names, **dict(zip(PARAMETER_NAMES, matrix, strict=True)))
 
@@ -92,16 +93,11 @@ class SimulationParameters:
 
     def write(self, path: Path, comment: str = "") -> None:
         """Write a ROS 2 parameter file, whole or not at all; `comment` becomes its first lines."""
-        body = {"joint_names": list(self.joint_names)}
+        body: dict[str, list[str] | list[float]] = {"joint_names": list(self.joint_names)}
         body |= {name: [float(value) for value in getattr(self, name)] for name in PARAMETER_NAMES}
         text = "".join(f"# {line}\n" for line in comment.splitlines())
         text += yaml.safe_dump({"/**": {"ros__parameters": {"calibration": body}}}, sort_keys=False)
-        handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
-        with os.fdopen(handle, "w") as file:
-            file.write(text)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(temporary, path)
+        write_whole(path, text.encode())
 
     @staticmethod
     def read(path: Path) -> "SimulationParameters":
