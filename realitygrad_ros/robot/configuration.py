@@ -60,32 +60,39 @@ def load_configuration(robot: str) -> RobotConfiguration:
     """
     path = Path(robot) if robot.endswith((".yaml", ".yml")) else share_directory() / "config" / f"{robot}.yaml"
     try:
-        content = yaml.safe_load(path.read_text())
+        content = yaml.safe_load(path.read_bytes())
     except OSError as error:
         known = ", ".join(sorted(file.stem for file in (share_directory() / "config").glob("*.yaml")))
         raise RealityGradError(f"no configuration '{path}'; known robots: {known}") from error
     except yaml.YAMLError as error:
-        raise RealityGradError(f"configuration '{path}' is not YAML: {error}") from error
+        raise RealityGradError(f"configuration '{path}' is not YAML: {' '.join(str(error).split())}") from error
     try:
-        return _parse(content, path)
+        configuration = _parse(content, path)
+        _check(configuration)
+    except RealityGradError as error:
+        raise RealityGradError(f"configuration '{path}': {error}") from error
     except KeyError as error:
         raise RealityGradError(f"configuration '{path}' lacks the entry {error}") from error
-    except (TypeError, ValueError) as error:
+    except (AttributeError, IndexError, TypeError, ValueError) as error:
         raise RealityGradError(f"configuration '{path}' has a wrong value: {error}") from error
+    return configuration
 
 
 def _parse(content: dict[str, Any], path: Path) -> RobotConfiguration:
+    if not isinstance(content, dict) or not isinstance(content["joints"], dict):
+        raise RealityGradError("it is no mapping with one row a joint under 'joints'")
     joints: dict[str, dict[str, float]] = content["joints"]
     names = tuple(joints)
 
     def column(entry: str) -> Float[np.ndarray, "joint"]:
         missing = [name for name in names if entry not in joints[name]]
         if missing:
-            raise RealityGradError(f"configuration '{path}': joint '{missing[0]}' lacks '{entry}'")
+            raise RealityGradError(f"joint '{missing[0]}' lacks '{entry}'")
         return np.array([float(joints[name][entry]) for name in names])
 
     urdf = Path(content["urdf"])
     reach = content["reach"]
+    bounds = {name: (float(content["bounds"][name][0]), float(content["bounds"][name][1])) for name in PARAMETER_NAMES}
     return RobotConfiguration(
         name=str(content["name"]),
         urdf=urdf if urdf.is_absolute() else (path.parent / urdf).resolve(),
@@ -93,17 +100,56 @@ def _parse(content: dict[str, Any], path: Path) -> RobotConfiguration:
         joint_names=names,
         home=column("home"),
         nominal=SimulationParameters(names, **{name: column(name) for name in PARAMETER_NAMES}),
-        bounds={
-            name: (float(content["bounds"][name][0]), float(content["bounds"][name][1])) for name in PARAMETER_NAMES
-        },
+        bounds=bounds,
         friction_velocity=float(content["friction_velocity"]),
-        gravity=np.array(content["gravity"], dtype=float),
+        gravity=_vector(content["gravity"], "gravity"),
         policy_rate=float(content["rates"]["policy"]),
         joint_state_rate=float(content["rates"]["joint_states"]),
         reach=ReachConfiguration(
-            target_lower=np.array(reach["target_lower"], dtype=float),
-            target_upper=np.array(reach["target_upper"], dtype=float),
+            target_lower=_vector(reach["target_lower"], "reach.target_lower"),
+            target_upper=_vector(reach["target_upper"], "reach.target_upper"),
             duration=float(reach["duration"]),
             hold=float(reach["hold"]),
         ),
     )
+
+
+def _vector(value: Any, entry: str) -> Float[np.ndarray, "3"]:
+    vector = np.array(value, dtype=float)
+    if vector.shape != (3,) or not np.isfinite(vector).all():
+        raise RealityGradError(f"{entry} is {value}, not three numbers")
+    return vector
+
+
+def _check(configuration: RobotConfiguration) -> None:
+    """Refuse values that no robot can have, by name."""
+    reach = configuration.reach
+    if not configuration.joint_names:
+        raise RealityGradError("it has no joints")
+    positive = {
+        "friction_velocity": configuration.friction_velocity,
+        "rates.policy": configuration.policy_rate,
+        "rates.joint_states": configuration.joint_state_rate,
+        "reach.duration": reach.duration,
+    }
+    for entry, value in positive.items():
+        if not (np.isfinite(value) and value > 0.0):
+            raise RealityGradError(f"{entry} is {value:g}; it must be finite and positive")
+    if not 0.0 <= reach.hold < reach.duration:
+        raise RealityGradError(
+            f"reach.hold is {reach.hold:g} s; it must be in [0, {reach.duration:g}), within the motion"
+        )
+    if (reach.target_lower > reach.target_upper).any():
+        raise RealityGradError(f"reach.target_lower {reach.target_lower} is above target_upper {reach.target_upper}")
+    if not np.isfinite(configuration.home).all():
+        raise RealityGradError("the home of a joint is not finite")
+    for name, (lower, upper) in configuration.bounds.items():
+        if not (0.0 <= lower <= upper < np.inf):
+            raise RealityGradError(f"bounds.{name} is [{lower:g}, {upper:g}]; they must be finite, ordered, and >= 0")
+        values = getattr(configuration.nominal, name)
+        outside = (values < lower) | (values > upper)
+        if outside.any():
+            joint = configuration.joint_names[int(np.argmax(outside))]
+            raise RealityGradError(
+                f"{name} {values[outside][0]:g} of joint '{joint}' is outside its bounds [{lower:g}, {upper:g}]"
+            )

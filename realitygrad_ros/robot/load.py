@@ -41,10 +41,7 @@ def _check_joints(configuration: RobotConfiguration, model: RobotModel) -> None:
 
 
 def _check_home(configuration: RobotConfiguration, model: RobotModel) -> None:
-    home = configuration.home
-    outside = ~((home >= model.limit_array("lower")) & (home <= model.limit_array("upper")))
+    outside = ~((configuration.home >= model.limit_array("lower")) & (configuration.home <= model.limit_array("upper")))
     if outside.any():
-        joint = model.joints[int(np.argmax(outside))]
-        raise RealityGradError(
-            f"home {home[outside][0]:g} of joint '{joint.name}' is outside its limits [{joint.lower:g}, {joint.upper:g}]"
-        )
+        joint, home = model.joints[int(np.argmax(outside))], configuration.home[outside][0]
+        raise RealityGradError(f"home {home:g} of joint '{joint.name}' is not in [{joint.lower:g}, {joint.upper:g}]")
