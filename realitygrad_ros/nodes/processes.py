@@ -8,7 +8,7 @@ import tempfile
 import threading
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from datetime import datetime
 from pathlib import Path
 from typing import TextIO
@@ -147,10 +147,8 @@ def start_graph(specs: Sequence[NodeSpec], output: TextIO) -> Iterator[Graph]:
 
 
 def _signal_group(process: "subprocess.Popen[str]", number: signal.Signals) -> None:
-    try:
+    with suppress(ProcessLookupError):  # it ended by itself just now
         os.killpg(process.pid, number)
-    except ProcessLookupError:
-        pass  # it ended by itself just now
 
 
 @contextmanager
