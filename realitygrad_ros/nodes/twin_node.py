@@ -1,0 +1,148 @@
+"""Glue between the twin and the topics of a ros2_control driver: joint states out, position commands in."""
+
+import threading
+import time
+from array import array
+from collections import deque
+from collections.abc import Sequence
+
+from rclpy.time import Time
+from sensor_msgs.msg import JointState
+from std_msgs.msg import Float64MultiArray
+from std_srvs.srv import Trigger
+
+from realitygrad_ros.errors import RealityGradError
+from realitygrad_ros.nodes.node import Diagnostics, DiagnosticStatus, RealityGradNode, run
+from realitygrad_ros.nodes.qos import COMMAND, SENSOR_DATA
+from realitygrad_ros.robot.configuration import load_configuration
+from realitygrad_ros.twin.configuration import load_twin_configuration
+from realitygrad_ros.twin.twin import STEP_RATE, Twin
+
+STEP = 1.0 / STEP_RATE
+"""[s]"""
+
+BEHIND = 0.05
+"""How late a step may be before the diagnostics say so [s]."""
+
+
+class TwinNode(RealityGradNode):
+    """Steps a twin in real time, in a thread of its own that sleeps from deadline to deadline on the steady clock.
+
+    The state at a deadline is what the step that ends there gives, and its stamp is that deadline, also where the
+    step was computed late. A step uses the last command that had arrived when it began. So what the twin does
+    depends on when commands come, and not on how the machine schedules this process.
+    """
+
+    def __init__(self) -> None:
+        super().__init__("twin_node")
+        robot = self.declare("robot", "ur5", "name in config/ or path of a robot's configuration", read_only=True)
+        configuration = load_configuration(robot)
+        self._twin = Twin(configuration, load_twin_configuration(robot))
+        self._steps_per_message = round(STEP_RATE / configuration.joint_state_rate)
+        if self._steps_per_message * configuration.joint_state_rate != STEP_RATE:
+            raise RealityGradError(
+                f"rates.joint_states of robot '{configuration.name}' is {configuration.joint_state_rate} Hz; the twin "
+                f"can publish only at a rate that divides {STEP_RATE} Hz"
+            )
+        self._home = configuration.home
+        self._held = self._home
+        self._arrived: deque = deque()
+        """Commands and when they came on the steady clock [s], not yet at work."""
+        self._accepted = 0
+        self._refused = 0
+        self._refusal = ""
+        self._refused_before = 0
+        self._worst_delay = 0.0
+        # A ros2_control driver publishes in alphabetical order: who relies on an order is found out here.
+        self._published = sorted(range(len(self._twin.joint_names)), key=self._twin.joint_names.__getitem__)
+        self._message = JointState(name=[self._twin.joint_names[index] for index in self._published])
+        self._publisher = self.create_publisher(JointState, "joint_states", SENSOR_DATA)
+        self.create_subscription(
+            Float64MultiArray, "forward_position_controller/commands", self._on_command, COMMAND
+        )
+        self.create_service(Trigger, "twin/reset", self._on_reset)
+        self._lock = threading.Lock()
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._loop, name="twin")
+        self._thread.start()
+
+    def diagnostics(self) -> Diagnostics:
+        """The commands taken and refused, and how far the twin was behind real time in the last second."""
+        delay, self._worst_delay = self._worst_delay, 0.0
+        level, message = DiagnosticStatus.OK, "running"
+        if self._refused > self._refused_before:
+            level, message = DiagnosticStatus.WARN, f"commands are refused: {self._refusal}"
+        if delay > BEHIND:
+            level, message = DiagnosticStatus.WARN, f"was {delay * 1e3:.0f} ms behind real time; is the machine busy?"
+        if not self._thread.is_alive():
+            level, message = DiagnosticStatus.ERROR, "the twin has stopped; look at the log"
+        self._refused_before = self._refused
+        return Diagnostics(
+            level,
+            message,
+            {
+                "commands accepted": self._accepted,
+                "commands refused": self._refused,
+                "last refusal": self._refusal,
+                "worst delay [ms]": f"{delay * 1e3:.2f}",
+            },
+        )
+
+    def close(self) -> None:
+        """End the thread."""
+        self._stop.set()
+        self._thread.join()
+
+    def _loop(self) -> None:
+        start = time.monotonic()
+        step = 0
+        while not self._stop.is_set():
+            step += 1
+            deadline = start + step * STEP
+            time.sleep(max(0.0, deadline - time.monotonic()))
+            with self._lock:
+                while self._arrived and self._arrived[0][0] <= deadline - STEP:
+                    self._held = self._arrived.popleft()[1]
+                self._twin.step(self._held)
+                if step % self._steps_per_message == 0:
+                    self._publish(deadline)
+            self._worst_delay = max(self._worst_delay, time.monotonic() - deadline)
+
+    def _publish(self, deadline: float) -> None:
+        delay = time.monotonic() - deadline
+        now = self.get_clock().now().nanoseconds
+        self._message.header.stamp = Time(nanoseconds=now - round(delay * 1e9)).to_msg()
+        self._message.position = array("d", self._twin.position[self._published])
+        self._message.velocity = array("d", self._twin.velocity[self._published])
+        self._message.effort = array("d", self._twin.effort[self._published])
+        self._publisher.publish(self._message)
+
+    def _on_command(self, message: Float64MultiArray) -> None:
+        arrival = time.monotonic()
+        try:
+            command = self._twin.check_command(message.data)
+        except RealityGradError as error:
+            self._refused += 1
+            if str(error) != self._refusal:
+                self._refusal = str(error)
+                self.get_logger().warning(f"command refused: {error}")
+            return
+        self._accepted += 1
+        self._arrived.append((arrival, command))
+
+    def _on_reset(self, _: Trigger.Request, response: Trigger.Response) -> Trigger.Response:
+        with self._lock:
+            self._arrived.clear()
+            self._held = self._home
+            self._twin.reset()
+        response.success, response.message = True, "the twin is at its home, at rest"
+        return response
+
+
+def main(args: Sequence[str] | None = None) -> None:
+    """Run the node."""
+    run(TwinNode, args)
+
+
+if __name__ == "__main__":
+    main()

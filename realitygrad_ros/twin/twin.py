@@ -1,0 +1,202 @@
+"""A stand-in for the real robot: MuJoCo with parameters that nobody else is told."""
+
+from typing import Final, NamedTuple
+
+import mujoco
+import numpy as np
+import yourdfpy
+from jaxtyping import Float
+from numpy.typing import ArrayLike
+
+from realitygrad_ros.errors import RealityGradError
+from realitygrad_ros.robot.configuration import RobotConfiguration
+from realitygrad_ros.robot.description import read_description
+from realitygrad_ros.robot.parameters import SimulationParameters
+from realitygrad_ros.twin.configuration import Payload, TwinConfiguration
+
+STEP_RATE: Final = 1000
+"""Steps of the twin per second [Hz]."""
+
+
+class TwinSamples(NamedTuple):
+    """What the encoders and motors of a twin told, one row a step; [sample, joint] in joint order."""
+
+    time: Float[np.ndarray, "sample"]
+    """Since the first row [s]."""
+    position: Float[np.ndarray, "sample joint"]
+    """[rad]"""
+    velocity: Float[np.ndarray, "sample joint"]
+    """[rad/s]"""
+    effort: Float[np.ndarray, "sample joint"]
+    """Of the motors [N m]."""
+
+
+class Twin:
+    r"""The robot of a URDF with a position servo in each joint, a payload and noisy encoders.
+
+    Each servo's torque is `tau = clip(kp (q* - q) - kd qd, -effort_limit, effort_limit)`, without gravity
+    compensation; the joint adds viscous damping, Coulomb friction (`frictionloss` of MuJoCo) and the armature:
+    `M(q) qdd + armature qdd + c(q, qd) + g(q) = tau - damping qd - friction sign(qd)`. The limits of effort and
+    position are the URDF's. There are no shapes, hence no contacts.
+
+    Per-joint arrays are in the order of `robot.joint_names`.
+    """
+
+    def __init__(self, robot: RobotConfiguration, hidden: TwinConfiguration) -> None:
+        """Build the twin and put it at the robot's home.
+
+        Args:
+            robot: of which the URDF, the joint order, the home and gravity are used; never its nominal parameters.
+            hidden: the truth.
+
+        Raises:
+            RealityGradError: the URDF cannot be simulated, or does not have the joints or the link which the
+                configurations name.
+        """
+        self.joint_names = robot.joint_names
+        self.truth: SimulationParameters = hidden.truth.reordered(robot.joint_names)
+        self._home = robot.home
+        self._noise = hidden.noise
+        self._model = _compile(robot, self.truth, hidden.payload)
+        self._data = mujoco.MjData(self._model)
+        joints = [self._model.joint(name) for name in self.joint_names]
+        self._position_address = np.array([joint.qposadr[0] for joint in joints])
+        self._velocity_address = np.array([joint.dofadr[0] for joint in joints])
+        limited = np.array([bool(joint.limited[0]) for joint in joints])
+        self._lower = np.where(limited, [joint.range[0] for joint in joints], -np.inf)
+        self._upper = np.where(limited, [joint.range[1] for joint in joints], np.inf)
+        self.reset()
+
+    def reset(self) -> None:
+        """Return to the home, at rest, held by the servos, with the noise from its beginning."""
+        mujoco.mj_resetData(self._model, self._data)
+        self._data.qpos[self._position_address] = self._home
+        self._data.ctrl[:] = self._home
+        mujoco.mj_forward(self._model, self._data)
+        self._random = np.random.default_rng(self._noise.seed)
+        self._measure()
+
+    def check_command(self, command: ArrayLike) -> Float[np.ndarray, "joint"]:
+        """The position targets [rad], clamped to the joints' limits as a driver would.
+
+        Raises:
+            RealityGradError: the command has a wrong length or a value that is not finite; nothing is guessed.
+        """
+        target = np.asarray(command, dtype=float)
+        if target.shape != (len(self.joint_names),):
+            raise RealityGradError(
+                f"a command has {target.size} values, but the twin has {len(self.joint_names)} joints: "
+                f"{', '.join(self.joint_names)}"
+            )
+        finite = np.isfinite(target)
+        if not finite.all():
+            joint = self.joint_names[int(np.argmin(finite))]
+            raise RealityGradError(f"the command of joint '{joint}' is {target[~finite][0]}; it must be finite")
+        return np.clip(target, self._lower, self._upper)
+
+    def step(self, command: ArrayLike) -> None:
+        """Go 1 / `STEP_RATE` seconds ahead under the position targets `command` [joint] [rad].
+
+        Raises:
+            RealityGradError: as `check_command`; the twin then stays where it is.
+        """
+        self._data.ctrl[:] = self.check_command(command)
+        mujoco.mj_step(self._model, self._data)
+        self._measure()
+
+    def simulate(self, command: Float[np.ndarray, "time joint"], rate: float) -> TwinSamples:
+        """Run a sequence of commands from the present state, each held for 1 / `rate` seconds.
+
+        Args:
+            command: position targets [rad].
+            rate: commands per second; it must divide `STEP_RATE` [Hz].
+
+        Returns:
+            The present state and that after each step: `time * STEP_RATE / rate + 1` rows.
+
+        Raises:
+            RealityGradError: `rate` does not divide `STEP_RATE`, or a command is refused.
+        """
+        held = round(STEP_RATE / rate)
+        if held < 1 or abs(held * rate - STEP_RATE) > 1e-9 * STEP_RATE:
+            raise RealityGradError(f"the command rate {rate} Hz does not divide the twin's {STEP_RATE} Hz")
+        rows = [(self.position, self.velocity, self.effort)]
+        for target in command:
+            for _ in range(held):
+                self.step(target)
+                rows.append((self.position, self.velocity, self.effort))
+        position, velocity, effort = (np.stack(column) for column in zip(*rows, strict=True))
+        return TwinSamples(np.arange(len(rows)) / STEP_RATE, position, velocity, effort)
+
+    @property
+    def position(self) -> Float[np.ndarray, "joint"]:
+        """As the encoders measured it after the last step [rad]."""
+        return self._position
+
+    @property
+    def velocity(self) -> Float[np.ndarray, "joint"]:
+        """As the encoders measured it after the last step [rad/s]."""
+        return self._velocity
+
+    @property
+    def effort(self) -> Float[np.ndarray, "joint"]:
+        """The servos' torque during the last step, after its limit [N m]."""
+        return self._effort
+
+    def _measure(self) -> None:
+        noise = self._random.standard_normal((2, len(self.joint_names)))
+        self._position = self._data.qpos[self._position_address] + self._noise.position * noise[0]
+        self._velocity = self._data.qvel[self._velocity_address] + self._noise.velocity * noise[1]
+        self._effort = self._data.actuator_force.copy()
+
+
+def _compile(robot: RobotConfiguration, truth: SimulationParameters, payload: Payload) -> mujoco.MjModel:
+    """The URDF's tree with the true joints, a servo for each in the order of `truth`, and the payload."""
+    try:
+        spec = mujoco.MjSpec.from_string(_urdf(robot))
+        # A fixed link keeps its body, so that the payload finds the link it hangs on.
+        spec.compiler.fusestatic = False
+        spec.option.timestep = 1.0 / STEP_RATE
+        spec.option.integrator = mujoco.mjtIntegrator.mjINT_IMPLICITFAST
+        spec.option.gravity = robot.gravity
+        _check_joints(spec, robot)
+        _set_joints(spec, truth)
+        link = spec.body(payload.link)
+        if link is None:
+            raise RealityGradError(f"the payload's link '{payload.link}' is not in the URDF '{robot.urdf}'")
+        link.add_body(
+            name="payload", ipos=payload.offset, mass=payload.mass, inertia=np.zeros(3), explicitinertial=True
+        )
+        return spec.compile()
+    except ValueError as error:
+        reason = " ".join(str(error).split())
+        raise RealityGradError(f"MuJoCo cannot load the URDF '{robot.urdf}': {reason}") from error
+
+
+def _urdf(robot: RobotConfiguration) -> str:
+    """The robot's URDF, checked and without shapes: their meshes may be missing, and the twin needs none."""
+    description, _ = read_description(robot.urdf)
+    return yourdfpy.URDF(description, build_scene_graph=False, load_meshes=False).write_xml_string().decode()
+
+
+def _check_joints(spec: mujoco.MjSpec, robot: RobotConfiguration) -> None:
+    difference = sorted({joint.name for joint in spec.joints} ^ set(robot.joint_names))
+    if difference:
+        raise RealityGradError(
+            f"the joints of robot '{robot.name}' and of its URDF '{robot.urdf}' differ; only one side has: "
+            f"{', '.join(difference)}"
+        )
+
+
+def _set_joints(spec: mujoco.MjSpec, truth: SimulationParameters) -> None:
+    for index, name in enumerate(truth.joint_names):
+        joint = spec.joint(name)
+        joint.damping[0] = truth.damping[index]
+        joint.armature = truth.armature[index]
+        joint.frictionloss = truth.friction[index]
+        servo = spec.add_actuator(name=name, trntype=mujoco.mjtTrn.mjTRN_JOINT, target=name)
+        servo.set_to_position(kp=truth.kp[index], kv=truth.kd[index])
+        # MuJoCo has read the URDF's effort limit into the joint; without one both ends are zero.
+        if joint.actfrcrange.any():
+            servo.forcelimited = mujoco.mjtLimited.mjLIMITED_TRUE
+            servo.forcerange = joint.actfrcrange
