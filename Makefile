@@ -20,7 +20,7 @@ $(INSTALLED): setup.py constraints.txt
 	@$(PYTHON) -c 'import sys; v = sys.version_info[:2]; (3, 10) <= v <= (3, 13) or sys.exit("error: Python %d.%d: ROS 2 has wheels for Python 3.10 to 3.13; choose one by make PYTHON=..." % v)'
 	$(PYTHON) -m venv .venv
 	$(BIN)/pip install -qqq -c constraints.txt torch \
-	  || $(BIN)/pip install -qqq -c constraints.txt torch --index-url https://download.pytorch.org/whl/cpu \
+	  || $(BIN)/pip install -qqq -c constraints.txt torch --retries 1 --index-url https://download.pytorch.org/whl/cpu \
 	  || $(BIN)/pip install -q torch
 	$(BIN)/pip install -q -e '.[ros,test,dev]'
 	touch $@

@@ -38,6 +38,7 @@ setup(
     install_requires=[
         "honcho>=2.0",
         "jaxtyping>=0.2.34",
+        "lxml>=4.9",
         "matplotlib>=3.7",
         "mujoco>=3.1.3",
         "numpy>=1.26",
@@ -64,6 +65,7 @@ setup(
             "ros-std-srvs",
             "ros-trajectory-msgs",
             "ros-visualization-msgs",
+            "xacro>=2.0.13",
         ],
         "test": ["example-robot-data>=4.2", "hypothesis>=6.100", "pin>=3.1", "pytest>=8.0"],
         "dev": ["mypy>=1.13", "pre-commit>=4.0", "ruff>=0.9", "types-PyYAML"],

@@ -16,7 +16,7 @@ ParameterValue = str | int | float | bool | list[str]
 
 @dataclass(frozen=True)
 class NodeSpec:
-    """One node of the graph, runnable as `ros2 run realitygrad_ros <name>` or `python -m realitygrad_ros.nodes.<name>`."""
+    """One node of the graph: `ros2 run realitygrad_ros <name>`, or `python -m realitygrad_ros.nodes.<name>`."""
 
     name: str
     """Name of the node, of its module in `realitygrad_ros/nodes/` and of its executable."""

@@ -84,9 +84,9 @@ class Graph:
         """Start one node in a process group of its own; its parameters are written to `parameter_directory`."""
         parameter_file = parameter_directory / f"{spec.name}.yaml"
         parameter_file.write_text(yaml.safe_dump({"/**": {"ros__parameters": dict(spec.parameters)}}))
+        ros_arguments = ["--ros-args", "-r", f"__node:={spec.name}", "--params-file", str(parameter_file)]
         process = subprocess.Popen(
-            [sys.executable, "-m", f"realitygrad_ros.nodes.{spec.name}", "--ros-args"]
-            + ["-r", f"__node:={spec.name}", "--params-file", str(parameter_file)],
+            [sys.executable, "-m", f"realitygrad_ros.nodes.{spec.name}", *ros_arguments],
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,

@@ -1,0 +1,45 @@
+"""What commands share: a progress bar, and `--json FILE`."""
+
+import argparse
+import json
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from realitygrad_ros.files import write_whole
+from realitygrad_ros.progress import Progress
+
+
+def add_json_argument(parser: argparse.ArgumentParser) -> None:
+    """Declare `--json FILE`, refused at once where its folder does not exist."""
+    parser.add_argument("--json", type=_file_to_write, metavar="FILE", help="write the figures to this file")
+
+
+def write_json(path: Path | None, figures: Mapping[str, Any]) -> None:
+    """Write figures where the user asked for them by `--json FILE`."""
+    if path is not None:
+        write_whole(path, json.dumps(figures, indent=2).encode() + b"\n")
+
+
+@contextmanager
+def progress_bar() -> Iterator[Progress]:
+    """A bar on stderr that shows the stage, its figures and the time."""
+    from tqdm import tqdm
+
+    with tqdm(total=1.0, bar_format="{desc:<28} {percentage:3.0f}% |{bar}| {elapsed}{postfix}", leave=False) as bar:
+
+        def show(stage: str, fraction: float, figures: Mapping[str, float]) -> None:
+            bar.set_description_str(stage, refresh=False)
+            bar.set_postfix({name: f"{value:.4g}" for name, value in figures.items()}, refresh=False)
+            bar.n = fraction
+            bar.refresh()
+
+        yield show
+
+
+def _file_to_write(text: str) -> Path:
+    path = Path(text)
+    if not path.parent.is_dir():
+        raise argparse.ArgumentTypeError(f"the folder '{path.parent}' does not exist")
+    return path
