@@ -16,6 +16,7 @@ and outputs and is written last, so a stage that was interrupted at any instant 
 
 import hashlib
 import json
+import re
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -25,6 +26,7 @@ from typing import Any
 from realitygrad_ros.errors import RealityGradError
 from realitygrad_ros.files import write_whole
 from realitygrad_ros.robot.configuration import RobotConfiguration
+from realitygrad_ros.robot.parameters import SimulationParameters
 
 Tell = Callable[[str], None]
 """Takes one line for the user's log."""
@@ -79,7 +81,7 @@ class RunFolder:
         """The one file or folder that a stage of a finished iteration made, checked against its digest.
 
         Raises:
-            RealityGradError: it is missing or has changed; the message names it.
+            RealityGradError: it was not made, is missing, or has changed; the message names it.
         """
         directory = self.directory(k)
         record = read_record(directory, stage)
@@ -90,6 +92,33 @@ class RunFolder:
             raise RealityGradError(f"'{directory / name}' is missing; restore it, or start a new run folder")
         _check_output(directory, record, name)
         return directory / name
+
+    def calibration(self, k: int, nominal: SimulationParameters) -> SimulationParameters:
+        """The parameters that iteration k works with, in the joint order of `nominal`, which are those of iteration 0.
+
+        Raises:
+            RealityGradError: the calibration is missing or damaged, or is for other joints.
+        """
+        if k == 0:
+            return nominal
+        return SimulationParameters.read(self.output(k, "identify")).reordered(nominal.joint_names)
+
+    @staticmethod
+    def place(directory: Path) -> "tuple[RunFolder, int] | None":
+        """The run and the number of an iteration's folder; None for any other folder."""
+        match = re.fullmatch(r"iteration_(\d+)", directory.name)
+        return None if match is None else (RunFolder(directory.parent), int(match[1]))
+
+
+def newest_policy(directory: Path) -> Path | None:
+    """The policy in an iteration's folder or, in a run's folder, that of its newest iteration; None without any."""
+    policies = [directory / "policy.safetensors", *directory.glob("iteration_*/policy.safetensors")]
+
+    def number(path: Path) -> int:
+        place = RunFolder.place(path.parent)
+        return -1 if place is None else place[1]
+
+    return max((path for path in policies if path.is_file()), key=number, default=None)
 
 
 def digest(path: Path) -> str:

@@ -49,5 +49,8 @@ def node_specs(robot: str, hardware: str, run_directory: Path, seed: int = 0) ->
         NodeSpec("recorder_node", {"bag_directory": str(run_directory)}),
         NodeSpec("sysid_node", {"robot": robot, "iteration_directory": str(run_directory)}),
         NodeSpec("trainer_node", {"robot": robot, "iteration_directory": str(run_directory)}),
-        NodeSpec("iteration_node", {"robot": robot, "run_directory": str(run_directory), "seed": seed}),
+        NodeSpec(
+            "iteration_node",
+            {"robot": robot, "hardware": hardware, "run_directory": str(run_directory), "seed": seed},
+        ),
     )

@@ -1,4 +1,4 @@
-"""A long job behind a service, seen from both ends.
+"""A long job behind a service: the end that does it; `remote.py` has the end that waits for it.
 
 The service answers at once: accepted, or refused with the reason. From then on `~/status` tells where the job is: a
 `DiagnosticStatus` whose message is the stage and whose values are `job` (its identity), `progress` (0 to 1), the
@@ -7,12 +7,11 @@ stage's figures, and `error` where it failed. The last status of a job has one o
 
 import threading
 import time
+import traceback
 import uuid
 from collections.abc import Callable, Mapping
-from typing import Any
 
 from diagnostic_msgs.msg import DiagnosticStatus, KeyValue
-from rclpy.client import Client
 from rclpy.node import Node
 from std_srvs.srv import Trigger
 
@@ -20,20 +19,14 @@ from realitygrad_ros.errors import Cancelled, RealityGradError
 from realitygrad_ros.nodes.qos import LATCHED
 from realitygrad_ros.progress import CancelCheck, Progress
 
-IDLE, DONE, FAILED, CANCELLED = "idle", "done", "failed", "cancelled"
+IDLE, STARTING, DONE, FAILED, CANCELLED = "idle", "starting", "done", "failed", "cancelled"
 ENDS = (DONE, FAILED, CANCELLED)
 
 STATUS_PERIOD = 0.1
 """Shortest time between two statuses of one stage [s]."""
 
-ANSWER_TIME = 5.0
-"""How long a service may take to answer [s]."""
-
-CANCEL_TIME = 0.7
-"""How long a remote job may take to end after it was cancelled [s]."""
-
-POLL_PERIOD = 0.02
-"""How often a waiting thread looks whether it was cancelled [s]."""
+END_TIME = 5.0
+"""How long a node that ends waits for its job to stop [s]."""
 
 Work = Callable[[Progress, CancelCheck], Mapping[str, object]]
 """A job: given how to tell of itself and whether to stop, it returns its final figures."""
@@ -66,6 +59,7 @@ class LongJob:
                 return response
             self._stop.clear()
             self._identity = uuid.uuid4().hex
+            self._publish(STARTING, {"progress": 0.0})
             self._thread = threading.Thread(target=self._run, args=(work,), name="long_job")
             self._thread.start()
         response.success, response.message = True, f"accepted {self._identity}"
@@ -85,7 +79,7 @@ class LongJob:
         self._stop.set()
         thread = self._thread
         if thread is not None:
-            thread.join(ANSWER_TIME)
+            thread.join(END_TIME)
 
     def _run(self, work: Work) -> None:
         try:
@@ -96,8 +90,6 @@ class LongJob:
             end, values, level = FAILED, {"error": error}, DiagnosticStatus.ERROR
             self._node.get_logger().error(str(error))
         except Exception as error:  # a job must never end without a status: whoever waits for it would wait for ever
-            import traceback
-
             end, values, level = FAILED, {"error": f"fault in the program: {error!r}"}, DiagnosticStatus.ERROR
             self._node.get_logger().error(traceback.format_exc())
         with self._lock:
@@ -109,7 +101,8 @@ class LongJob:
         if stage == self._stage and now - self._last_status < STATUS_PERIOD:
             return
         self._last_status = now
-        self._publish(stage, {"progress": f"{fraction:.3f}"} | {name: f"{value:.6g}" for name, value in figures.items()})
+        values = {name: f"{value:.6g}" for name, value in figures.items()}
+        self._publish(stage, {"progress": f"{fraction:.3f}", **values})
 
     def _publish(self, stage: str, values: Mapping[str, object], level: bytes = DiagnosticStatus.OK) -> None:
         self._stage = stage
@@ -117,114 +110,3 @@ class LongJob:
         entries = {"job": self._identity} | dict(values)
         status.values = [KeyValue(key=name, value=str(value)) for name, value in entries.items()]
         self._publisher.publish(status)
-
-
-class RemoteJob:
-    """A `LongJob` of another node.
-
-    To be used from a thread of its own, while an executor spins `node` in another one.
-    """
-
-    def __init__(self, node: Node, owner: str, service: str, cancel_service: str) -> None:
-        """Args: the node to talk through, the name of the node that owns the job, and its two services."""
-        self._owner = owner
-        self._start = node.create_client(Trigger, service)
-        self._cancel = node.create_client(Trigger, cancel_service)
-        self._news = threading.Condition()
-        self._status: DiagnosticStatus | None = None
-        node.create_subscription(DiagnosticStatus, f"{owner}/status", self._on_status, LATCHED)
-
-    def run(self, progress: Progress, cancelled: CancelCheck) -> dict[str, str]:
-        """Start the job, tell of it, and wait for its end.
-
-        Returns:
-            The values of its last status.
-
-        Raises:
-            RealityGradError: it was refused, it failed, or its node does not answer or went away.
-            Cancelled: `cancelled` asked for it; the job has been cancelled too.
-        """
-        answer = call(self._start, Trigger.Request(), self._owner, cancelled)
-        if not answer.success:
-            raise RealityGradError(f"{self._start.srv_name} refused: {answer.message}")
-        identity = answer.message.rpartition(" ")[2]
-        try:
-            return self._watch(identity, progress, cancelled)
-        except Cancelled:
-            call(self._cancel, Trigger.Request(), self._owner)
-            deadline = time.monotonic() + CANCEL_TIME
-            while self._end_of(identity) is None and time.monotonic() < deadline:
-                self._wait()
-            raise
-
-    def _watch(self, identity: str, progress: Progress, cancelled: CancelCheck) -> dict[str, str]:
-        told: DiagnosticStatus | None = None
-        while (end := self._end_of(identity)) is None:
-            if cancelled():
-                raise Cancelled
-            if not self._start.service_is_ready():
-                raise RealityGradError(f"{self._owner} went away during {self._start.srv_name}; look at its log")
-            status = self._status
-            if status is not None and status is not told and _values(status).get("job") == identity:
-                told = status
-                _tell(status, progress)
-            self._wait()
-        values = _values(end)
-        if end.message == FAILED:
-            raise RealityGradError(f"{self._start.srv_name} failed: {values.get('error', 'no reason given')}")
-        if end.message == CANCELLED:
-            raise Cancelled
-        return values
-
-    def _end_of(self, identity: str) -> DiagnosticStatus | None:
-        status = self._status
-        if status is None or status.message not in ENDS or _values(status).get("job") != identity:
-            return None
-        return status
-
-    def _on_status(self, status: DiagnosticStatus) -> None:
-        with self._news:
-            self._status = status
-            self._news.notify_all()
-
-    def _wait(self) -> None:
-        with self._news:
-            self._news.wait(POLL_PERIOD)
-
-
-def call(client: Client, request: Any, owner: str, cancelled: CancelCheck = lambda: False) -> Any:
-    """Call a service from a worker thread and wait for its answer; the node's executor must spin elsewhere.
-
-    Args:
-        client: of the service.
-        request: the request.
-        owner: the node that should answer, for the message.
-        cancelled: asked while waiting.
-
-    Raises:
-        RealityGradError: no answer within `ANSWER_TIME`.
-        Cancelled: `cancelled` asked for it.
-    """
-    deadline = time.monotonic() + ANSWER_TIME
-    answered = threading.Event()
-    future = None
-    while not answered.wait(POLL_PERIOD):
-        if cancelled():
-            raise Cancelled
-        if time.monotonic() > deadline:
-            raise RealityGradError(f"no answer from {client.srv_name} in {ANSWER_TIME:g} s: is {owner} running?")
-        if future is None and client.service_is_ready():
-            future = client.call_async(request)
-            future.add_done_callback(lambda _: answered.set())
-    return future.result()
-
-
-def _tell(status: DiagnosticStatus, progress: Progress) -> None:
-    values = _values(status)
-    values.pop("job", None)
-    fraction = float(values.pop("progress", 0.0))
-    progress(status.message, fraction, {name: float(value) for name, value in values.items()})
-
-
-def _values(status: DiagnosticStatus) -> dict[str, str]:
-    return {entry.key: entry.value for entry in status.values}
