@@ -30,13 +30,14 @@ ARGUMENTS = (
         default_value=str(new_run_directory()),
         description="Folder of the iterations; one that was begun before is continued.",
     ),
+    DeclareLaunchArgument("seed", default_value="0", description="Draws the targets."),
     DeclareLaunchArgument(
         "use_sim_time", default_value="false", description="Take the time from /clock instead of the system."
     ),
     DeclareLaunchArgument(
         "params_file",
         default_value="",
-        description="ROS parameter file whose values go before those of this launch file; empty for none.",
+        description="ROS parameter file for everything that is no argument here; empty for none.",
     ),
     DeclareLaunchArgument("log_level", default_value="info", description="Log level of all nodes."),
     DeclareLaunchArgument(
@@ -53,7 +54,8 @@ def make_nodes(context: LaunchContext) -> list[Node]:
     def argument(name: str) -> str:
         return LaunchConfiguration(name).perform(context)
 
-    specs = node_specs(argument("robot"), argument("hardware"), Path(argument("run_directory")).absolute())
+    run_directory = Path(argument("run_directory")).absolute()
+    specs = node_specs(argument("robot"), argument("hardware"), run_directory, int(argument("seed")))
     use_sim_time = ParameterValue(LaunchConfiguration("use_sim_time"), value_type=bool)
     use_respawn = LaunchConfiguration("use_respawn")
     params_file = [argument("params_file")] if argument("params_file") else []
@@ -63,7 +65,7 @@ def make_nodes(context: LaunchContext) -> list[Node]:
             executable=spec.name,
             name=spec.name,
             namespace=LaunchConfiguration("namespace"),
-            parameters=[dict(spec.parameters), {"use_sim_time": use_sim_time}, *params_file],
+            parameters=[*params_file, {**spec.parameters, "use_sim_time": use_sim_time}],
             arguments=["--ros-args", "--log-level", LaunchConfiguration("log_level")],
             respawn=use_respawn,
             respawn_delay=RESPAWN_DELAY,

@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from realitygrad_ros.errors import RealityGradError
 from realitygrad_ros.files import write_whole
 from realitygrad_ros.progress import Progress
 
@@ -17,9 +18,17 @@ def add_json_argument(parser: argparse.ArgumentParser) -> None:
 
 
 def write_json(path: Path | None, figures: Mapping[str, Any]) -> None:
-    """Write figures where the user asked for them by `--json FILE`."""
-    if path is not None:
-        write_whole(path, json.dumps(figures, indent=2).encode() + b"\n")
+    """Write figures where the user asked for them by `--json FILE`.
+
+    Raises:
+        RealityGradError: the file cannot be written.
+    """
+    if path is None:
+        return
+    try:
+        write_whole(path, json.dumps(figures, indent=2, allow_nan=False).encode() + b"\n")
+    except OSError as error:
+        raise RealityGradError(f"'{path}' cannot be written: {error.strerror}") from error
 
 
 @contextmanager
