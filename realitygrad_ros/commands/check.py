@@ -1,0 +1,138 @@
+"""Check a robot's description: print joints, limits, masses, the condition of the mass matrix, and every warning."""
+
+import argparse
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from realitygrad_ros.errors import RealityGradError
+
+if TYPE_CHECKING:
+    from realitygrad_ros.robot.configuration import RobotConfiguration
+    from realitygrad_ros.robot.model import RobotModel
+
+CONDITION_LIMIT = 1e5
+"""Solving with a matrix of this condition number loses five of the seven digits of single precision."""
+
+_COLUMNS = ("joint", "kind", "parent", "lower", "upper", "velocity", "effort", "mass", "carried")
+_UNITS = ("", "", "", "rad|m", "rad|m", "rad/s|m/s", "N m|N", "kg", "kg")
+_ALIGNMENT = "<<<>>>>>>"
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the command's arguments."""
+    parser.add_argument(
+        "file",
+        metavar="FILE",
+        help="a URDF or xacro file, the YAML file of a robot's configuration, or the name of a robot in config/",
+    )
+    parser.add_argument("--json", type=Path, metavar="FILE", help="write the figures, in SI units, to this file too")
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Print the table, and write it as JSON where asked."""
+    from realitygrad_ros.files import write_whole
+
+    configuration, model = _load(arguments.file)
+    figures = describe(model, configuration)
+    print(_as_text(figures))
+    if arguments.json:
+        try:
+            write_whole(arguments.json, json.dumps(figures, indent=2, allow_nan=False).encode())
+        except OSError as error:
+            raise RealityGradError(f"'{arguments.json}' cannot be written: {error.strerror}") from error
+    return 0
+
+
+def _load(file: str) -> "tuple[RobotConfiguration | None, RobotModel]":
+    from realitygrad_ros.robot.load import load_robot
+    from realitygrad_ros.robot.urdf import load_urdf
+
+    path = Path(file)
+    is_configuration = path.suffix in (".yaml", ".yml") or (path.name == file and not path.suffix)
+    return load_robot(file) if is_configuration else (None, load_urdf(path))
+
+
+def describe(model: "RobotModel", configuration: "RobotConfiguration | None" = None) -> dict[str, Any]:
+    """The figures of a robot in SI units, ready for JSON, with None for a limit that is not there.
+
+    The mass matrix is taken without armature, at the configuration's home pose or, without a configuration, in the
+    middle of the position limits, and at zero for a joint that has none.
+    """
+    from realitygrad_ros.physics.rigid_body import dense_mass_matrix
+
+    pose = _middle(model) if configuration is None else configuration.home
+    inertia = dense_mass_matrix(model, pose.tolist())
+    condition = float(np.linalg.cond(inertia))
+    warnings = list(model.warnings)
+    if condition > CONDITION_LIMIT:
+        lightest = model.joint_names[int(np.argmin(np.diag(inertia)))]
+        warnings.append(
+            f"the mass matrix is badly conditioned, {condition:.1e} at the nominal pose: joint '{lightest}' moves "
+            f"only {inertia.diagonal().min():.1e} kg m^2; check its inertia, and give it armature"
+        )
+    return {
+        "robot": model.name,
+        "base_link": model.base_link,
+        "joints": [_joint_figures(model, index) for index in range(model.joint_count)],
+        "moving_mass": sum(joint.body.mass for joint in model.joints),
+        "nominal_pose": dict(zip(model.joint_names, pose.tolist(), strict=True)),
+        "mass_matrix_condition": condition,
+        "warnings": warnings,
+    }
+
+
+def _middle(model: "RobotModel") -> np.ndarray:
+    limits = np.stack([model.limit_array("lower"), model.limit_array("upper")])
+    return np.where(np.isfinite(limits).all(axis=0), limits, 0.0).mean(axis=0)
+
+
+def _joint_figures(model: "RobotModel", index: int) -> dict[str, Any]:
+    joint = model.joints[index]
+    limits = {name: getattr(joint, name) for name in ("lower", "upper", "velocity_limit", "effort_limit")}
+    return {
+        "name": joint.name,
+        "kind": joint.kind.value,
+        "parent": model.joints[joint.parent].name if joint.parent >= 0 else model.base_link,
+        **{name: value if np.isfinite(value) else None for name, value in limits.items()},
+        "mass": joint.body.mass,
+        "mass_carried": _mass_carried(model, index),
+        "links": list(joint.body.links),
+    }
+
+
+def _mass_carried(model: "RobotModel", index: int) -> float:
+    """The mass of a joint's own body and of all that hangs on it [kg]."""
+    children = (i for i, joint in enumerate(model.joints) if joint.parent == index)
+    return model.joints[index].body.mass + sum(_mass_carried(model, child) for child in children)
+
+
+def _as_text(figures: dict[str, Any]) -> str:
+    rows = [_COLUMNS, _UNITS, *(_row(joint) for joint in figures["joints"])]
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    lines = [f"robot {figures['robot']}, base link {figures['base_link']}, {len(figures['joints'])} joints", ""]
+    for row in rows:
+        cells = zip(_ALIGNMENT, row, widths, strict=True)
+        lines.append("  ".join(f"{cell:{side}{width}}" for side, cell, width in cells).rstrip())
+    pose = ", ".join(f"{value:.4g}" for value in figures["nominal_pose"].values())
+    lines += [
+        "",
+        f"total moving mass             {figures['moving_mass']:.4g} kg",
+        f"condition of the mass matrix  {figures['mass_matrix_condition']:.3g} at ({pose})",
+    ]
+    lines += [f"warning: {warning}" for warning in figures["warnings"]] or ["no warnings"]
+    return "\n".join(lines)
+
+
+def _row(joint: dict[str, Any]) -> tuple[str, ...]:
+    limits = [joint[name] for name in ("lower", "upper", "velocity_limit", "effort_limit")]
+    return (
+        joint["name"],
+        joint["kind"],
+        joint["parent"],
+        *("-" if limit is None else f"{limit:.4g}" for limit in limits),
+        f"{joint['mass']:.4g}",
+        f"{joint['mass_carried']:.4g}",
+    )

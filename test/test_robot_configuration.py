@@ -1,0 +1,176 @@
+"""A robot's YAML file alone, and against its URDF; and what this package says about the UR5."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import yaml
+from example_robots import OWN_UR5, example_robot, oracle_of_file, oracle_of_model
+from numpy.testing import assert_allclose
+
+from realitygrad_ros.errors import RealityGradError
+from realitygrad_ros.robot.configuration import load_configuration
+from realitygrad_ros.robot.load import load_robot
+from realitygrad_ros.robot.model import RobotModel
+from realitygrad_ros.robot.parameters import SimulationParameters
+
+CONFIGURATION = OWN_UR5.parents[1] / "config" / "ur5.yaml"
+
+
+def variant(folder: Path, change: Callable[[dict[str, Any]], Any]) -> str:
+    """The path of a changed copy of the UR5's configuration."""
+    content = yaml.safe_load(CONFIGURATION.read_text())
+    content["urdf"] = str(OWN_UR5)
+    change(content)
+    path = folder / "robot.yaml"
+    path.write_text(yaml.safe_dump(content, sort_keys=False))
+    return str(path)
+
+
+def refusal(robot: str) -> str:
+    """The message of the refusal, one line."""
+    with pytest.raises(RealityGradError) as caught:
+        load_robot(robot)
+    assert "\n" not in str(caught.value)
+    return str(caught.value)
+
+
+def test_the_ur5_loads_by_its_name() -> None:
+    configuration, model = load_robot("ur5")
+    assert configuration.joint_names == model.joint_names
+    assert configuration.end_effector in model.frames
+    assert model.warnings == ()
+
+
+def set_entry(*keys: str, to: object) -> Callable[[dict[str, Any]], None]:
+    def change(content: dict[str, Any]) -> None:
+        for key in keys[:-1]:
+            content = content[key]
+        content[keys[-1]] = to
+
+    return change
+
+
+def drop_entry(*keys: str) -> Callable[[dict[str, Any]], None]:
+    def change(content: dict[str, Any]) -> None:
+        for key in keys[:-1]:
+            content = content[key]
+        del content[keys[-1]]
+
+    return change
+
+
+def swap_wrists(content: dict[str, Any]) -> None:
+    rows = list(content["joints"].items())
+    content["joints"] = dict([*rows[:-2], rows[-1], rows[-2]])
+
+
+def rename_joint(content: dict[str, Any]) -> None:
+    content["joints"]["finger_joint"] = content["joints"].pop("wrist_3_joint")
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        (drop_entry("joints", "wrist_3_joint"), ("lacks joints of the URDF: wrist_3_joint",)),
+        (rename_joint, ("finger_joint", "wrist_3_joint")),
+        (swap_wrists, ("order", "wrist_1_joint, wrist_2_joint, wrist_3_joint")),
+        (set_entry("end_effector", to="gripper"), ("no link 'gripper'", "tool0")),
+        (set_entry("urdf", to="nowhere.urdf"), ("nowhere.urdf",)),
+        (set_entry("joints", "elbow_joint", "home", to=4.0), ("home 4", "elbow_joint")),
+        (set_entry("joints", "elbow_joint", "home", to=float("nan")), ("home",)),
+        (set_entry("joints", "elbow_joint", "kp", to=-1.0), ("kp", "elbow_joint")),
+        (set_entry("joints", "elbow_joint", "kp", to=1e6), ("kp", "elbow_joint", "bounds")),
+        (set_entry("joints", "elbow_joint", "kp", to="stiff"), ("stiff",)),
+        (drop_entry("joints", "elbow_joint", "kd"), ("kd", "elbow_joint")),
+        (drop_entry("reach"), ("reach",)),
+        (set_entry("reach", "hold", to=1.5), ("reach.hold",)),
+        (set_entry("reach", "target_lower", to=[1.0, 0.0]), ("reach.target_lower",)),
+        (set_entry("reach", "target_lower", to=[1.0, 0.0, 0.2]), ("reach.target_lower", "target_upper")),
+        (set_entry("gravity", to=-9.81), ("gravity",)),
+        (set_entry("rates", "policy", to=0), ("rates.policy",)),
+        (set_entry("friction_velocity", to=float("inf")), ("friction_velocity",)),
+        (set_entry("bounds", "kd", to=[5.0, 1.0]), ("bounds.kd",)),
+        (set_entry("bounds", "kd", to=5.0), ("wrong value",)),
+        (set_entry("joints", to={}), ("no joints",)),
+        (set_entry("joints", to=["elbow_joint"]), ("joints",)),
+    ],
+)
+def test_a_configuration_that_cannot_be_meant_is_refused(
+    tmp_path: Path, change: Callable[[dict[str, Any]], None], words: tuple[str, ...]
+) -> None:
+    message = refusal(variant(tmp_path, change))
+    assert all(word in message for word in words), message
+
+
+@pytest.mark.parametrize("content", [b"", b"[1, 2]", b"{", b"\xff\xfe\x00", b"a: b: c"])
+def test_a_file_that_is_no_configuration_is_refused(tmp_path: Path, content: bytes) -> None:
+    path = tmp_path / "robot.yaml"
+    path.write_bytes(content)
+    assert str(path) in refusal(str(path))
+
+
+def test_an_unknown_robot_is_refused_with_those_known() -> None:
+    message = refusal("nobody")
+    assert "nobody" in message
+    assert "ur5" in message
+
+
+def test_parameters_survive_their_file(tmp_path: Path) -> None:
+    nominal = load_configuration("ur5").nominal
+    path = tmp_path / "calibration.yaml"
+    nominal.write(path, comment="Two\nlines.")
+    read = SimulationParameters.read(path)
+    assert read.joint_names == nominal.joint_names
+    assert_allclose(read.as_matrix(), nominal.as_matrix(), rtol=0)
+    assert path.read_text().startswith("# Two\n# lines.\n/**:\n  ros__parameters:\n    calibration:\n")
+    assert list(tmp_path.iterdir()) == [path]
+
+
+@pytest.fixture(scope="module")
+def ur5() -> RobotModel:
+    return load_robot("ur5")[1]
+
+
+def test_the_ur5_moves_as_the_published_one(ur5: RobotModel) -> None:
+    theirs, ours = oracle_of_file(example_robot("ur_description/urdf/ur5_robot.urdf"), ur5), oracle_of_model(ur5)
+    for q in np.random.default_rng(0).uniform(-3.0, 3.0, (20, 6)):
+        assert_allclose(ours.link_pose("tool0", q), theirs.link_pose("tool0", q), atol=1e-9)
+
+
+def test_the_ur5_weighs_what_the_published_one_does(ur5: RobotModel) -> None:
+    masses = [joint.body.mass for joint in ur5.joints]
+    assert masses == [3.7, 8.393, 2.33, 1.219, 1.219, 0.1879]
+    # The older description has 2.275 kg for the forearm, centres of mass on the cylinders' axes, and wrists with the
+    # inertia of 0.6 m wide cylinders, 0.1 to 0.2 kg m^2 too much: it is near for the joints that move the whole arm.
+    theirs, ours = oracle_of_file(example_robot("ur_description/urdf/ur5_robot.urdf"), ur5), oracle_of_model(ur5)
+    stretched = np.zeros(6)
+    for joint in (0, 1):
+        expected = theirs.mass_matrix(stretched)[joint, joint]
+        assert ours.mass_matrix(stretched)[joint, joint] == pytest.approx(expected, rel=0.25)
+    assert_allclose(ours.gravity_torque(stretched)[:3], theirs.gravity_torque(stretched)[:3], rtol=0.15, atol=1e-3)
+
+
+def test_the_ur5_reaches_every_corner_of_its_targets(ur5: RobotModel) -> None:
+    """A damped Gauss-Newton walk from home reaches each corner within the limits, with gravity to spare."""
+    configuration = load_configuration("ur5")
+    robot = oracle_of_model(ur5)
+    reach = configuration.reach
+    corners = np.array(np.meshgrid(*zip(reach.target_lower, reach.target_upper, strict=True))).reshape(3, -1).T
+    for corner in corners:
+        q = configuration.home.copy()
+        for _ in range(100):
+            position = robot.link_pose("tool0", q)[:3, 3]
+            step = 1e-6
+            jacobian = np.stack(
+                [(robot.link_pose("tool0", q + step * unit)[:3, 3] - position) / step for unit in np.eye(6)], axis=1
+            )
+            error = corner - position
+            q += np.clip(jacobian.T @ np.linalg.solve(jacobian @ jacobian.T + 1e-4 * np.eye(3), error), -0.2, 0.2)
+        assert np.linalg.norm(error) < 1e-4
+        assert (np.abs(q - configuration.home) < 1.2).all()
+        # Far from singular: every direction of the tool can still be driven.
+        assert np.linalg.svd(jacobian, compute_uv=False).min() > 0.1
+        assert (np.abs(robot.gravity_torque(q)) < 0.5 * ur5.limit_array("effort_limit")).all()
