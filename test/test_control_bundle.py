@@ -1,6 +1,7 @@
 """The policy bundle: one spelling, strict reading, the law of its command."""
 
 import json
+from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -16,28 +17,26 @@ JOINTS = ("hip", "knee")
 def make_bundle(seed: int = 0, hidden: tuple[int, ...] = (5, 4), **changes) -> PolicyBundle:
     random = np.random.default_rng(seed)
     sizes = (2 * len(JOINTS) + 3, *hidden, len(JOINTS))
-    entries = dict(
-        robot="leg",
-        joint_names=JOINTS,
-        layers=tuple(
-            (random.normal(size=(m, n)), random.normal(size=m)) for n, m in zip(sizes, sizes[1:], strict=False)
-        ),
-        activation="tanh",
-        observation_terms=("joint_position", "joint_velocity", "target_position"),
-        observation_mean=random.normal(size=sizes[0]),
-        observation_scale=random.uniform(0.1, 2.0, size=sizes[0]),
-        action_offset=[0.3, -0.2],
-        action_scale=[0.5, 0.4],
-        kp=[100.0, 80.0],
-        kd=[5.0, 0.0],
-        lower=[-1.0, -np.inf],
-        upper=[1.0, np.inf],
-        velocity_limit=[2.0, np.inf],
-        effort_limit=[np.inf, 30.0],
-        policy_rate=200.0,
-        epoch=3,
-        parent="ab" * 32,
-    )
+    entries = {
+        "robot": "leg",
+        "joint_names": JOINTS,
+        "layers": tuple((random.normal(size=(m, n)), random.normal(size=m)) for n, m in pairwise(sizes)),
+        "activation": "tanh",
+        "observation_terms": ("joint_position", "joint_velocity", "target_position"),
+        "observation_mean": random.normal(size=sizes[0]),
+        "observation_scale": random.uniform(0.1, 2.0, size=sizes[0]),
+        "action_offset": [0.3, -0.2],
+        "action_scale": [0.5, 0.4],
+        "kp": [100.0, 80.0],
+        "kd": [5.0, 0.0],
+        "lower": [-1.0, -np.inf],
+        "upper": [1.0, np.inf],
+        "velocity_limit": [2.0, np.inf],
+        "effort_limit": [np.inf, 30.0],
+        "policy_rate": 200.0,
+        "epoch": 3,
+        "parent": "ab" * 32,
+    }
     return PolicyBundle(**(entries | changes))
 
 
@@ -152,7 +151,7 @@ def test_a_file_is_written_whole(tmp_path):
 
 
 def test_a_missing_file_is_named(tmp_path):
-    with pytest.raises(RealityGradError, match="nowhere.safetensors' cannot be read: No such file"):
+    with pytest.raises(RealityGradError, match=r"nowhere\.safetensors' cannot be read: No such file"):
         PolicyBundle.read(tmp_path / "nowhere.safetensors")
 
 

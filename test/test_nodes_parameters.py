@@ -29,7 +29,7 @@ def test_a_list_of_integers_serves_for_floats():
 
 @pytest.mark.parametrize("value", ["a,b", [1, 2], [True]])
 def test_an_empty_default_stands_for_strings(value):
-    with pytest.raises(RealityGradError, match="parameter 'topics' is .* a list, each element a string"):
+    with pytest.raises(RealityGradError, match=r"parameter 'topics' is .* a list, each element a string"):
         ParameterRule.of("topics", [], None, None).coerce(value)
 
 

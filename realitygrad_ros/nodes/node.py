@@ -2,8 +2,9 @@
 
 import signal
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import rclpy
@@ -48,7 +49,7 @@ class RealityGradNode(Node):
         self.steady_clock = Clock(clock_type=ClockType.STEADY_TIME)
         """For everything that must go on when simulated time stands still."""
         self._rules: dict[str, ParameterRule] = {}
-        self._refusal: RealityGradError | None = None
+        self._parameter_refusal: RealityGradError | None = None
         self.add_on_set_parameters_callback(self._check_parameters)
         self._diagnostics = self.create_publisher(DiagnosticArray, "/diagnostics", DIAGNOSTICS)
         self.create_timer(DIAGNOSTICS_PERIOD, self._publish_diagnostics, clock=self.steady_clock)
@@ -87,7 +88,7 @@ class RealityGradNode(Node):
         try:
             self.declare_parameter(name, default, descriptor)
         except InvalidParameterValueException as error:
-            raise self._refusal or error from None
+            raise self._parameter_refusal or error from None
         return self.value(name)
 
     def value(self, name: str) -> Any:
@@ -101,7 +102,7 @@ class RealityGradNode(Node):
     def close(self) -> None:
         """Stop threads and finish files before the node goes; it can still publish. Called once, by `run`."""
 
-    def _check_parameters(self, parameters: Sequence[Parameter]) -> SetParametersResult:
+    def _check_parameters(self, parameters: Sequence[Parameter[Any]]) -> SetParametersResult:
         try:
             for parameter in parameters:
                 if parameter.value is None and self.has_parameter(parameter.name):
@@ -109,7 +110,7 @@ class RealityGradNode(Node):
                 if parameter.name in self._rules:
                     self._rules[parameter.name].coerce(parameter.value)
         except RealityGradError as error:
-            self._refusal = error
+            self._parameter_refusal = error
             return SetParametersResult(successful=False, reason=str(error))
         return SetParametersResult(successful=True)
 
@@ -127,7 +128,7 @@ class RealityGradNode(Node):
         self._diagnostics.publish(message)
 
 
-def _start(args: Sequence[str] | None) -> None:
+def _start(args: list[str] | None) -> None:
     # Our own signal handlers instead of rclpy's: those shut the context down at once, and a node that closes can then
     # no longer publish; they raise KeyboardInterrupt anywhere, too.
     try:
@@ -136,7 +137,7 @@ def _start(args: Sequence[str] | None) -> None:
         raise RealityGradError(f"ROS refuses the arguments: {' '.join(str(error).split())}") from error
 
 
-def run(node_class: type[RealityGradNode], args: Sequence[str] | None = None) -> None:
+def run(node_class: Callable[[], RealityGradNode], args: list[str] | None = None) -> None:
     """Run a node in this process until SIGINT or SIGTERM, then close it; a second signal changes nothing.
 
     Exits with 2, after one line on stderr, where the node raises a `RealityGradError`.
@@ -158,7 +159,7 @@ def run(node_class: type[RealityGradNode], args: Sequence[str] | None = None) ->
         while not stop_requested:
             executor.spin_once(timeout_sec=SIGNAL_LATENCY)
     except RealityGradError as error:
-        print(f"{node_class.__module__.rpartition('.')[2]}: {error}", file=sys.stderr, flush=True)
+        print(f"{Path(sys.argv[0]).stem}: {error}", file=sys.stderr, flush=True)
         raise SystemExit(2) from error
     finally:
         for number in (signal.SIGINT, signal.SIGTERM):

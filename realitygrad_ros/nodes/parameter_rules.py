@@ -57,7 +57,7 @@ class ParameterRule:
             element = float(element)
         if type(element) is not self.kind:
             raise self._refusal(value)
-        if self.kind in (float, int):
+        if isinstance(element, float | int):
             too_small = self.lower is not None and element < self.lower
             too_large = self.upper is not None and element > self.upper
             if not math.isfinite(element) or too_small or too_large:
