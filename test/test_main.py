@@ -1,0 +1,100 @@
+"""The command line as a user meets it: help, versions, errors and exit codes."""
+
+import json
+import re
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+from realitygrad_ros import main as command_line
+from realitygrad_ros.commands import check
+from realitygrad_ros.errors import Cancelled
+
+
+@pytest.fixture(autouse=True)
+def _same_signals() -> Iterator[None]:
+    handler = signal.getsignal(signal.SIGTERM)
+    yield
+    signal.signal(signal.SIGTERM, handler)
+
+
+def test_help_names_every_command_and_loads_nothing_heavy() -> None:
+    script = """
+import sys
+from realitygrad_ros.main import main
+try:
+    main(["--help"])
+finally:
+    print(sorted({"rclpy", "torch", "warp", "mujoco", "matplotlib"} & set(sys.modules)))
+"""
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    assert done.stdout.splitlines()[-1] == "[]"
+    for name in command_line.COMMANDS:
+        assert re.search(rf"^ +{name} +\S", done.stdout, re.MULTILINE), name
+
+
+@pytest.mark.parametrize("command", command_line.COMMANDS)
+def test_every_command_has_help(command: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as end:
+        command_line.main([command, "--help"])
+    assert end.value.code == 0
+    assert capsys.readouterr().out.startswith(f"usage: realitygrad {command}")
+
+
+def test_version_is_that_of_the_manifest(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        command_line.main(["--version"])
+    assert re.fullmatch(r"realitygrad \d+\.\d+\.\d+\n", capsys.readouterr().out)
+
+
+def test_unknown_command_is_refused_with_the_known_ones(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as end:
+        command_line.main(["dance"])
+    assert end.value.code == 2
+    message = capsys.readouterr().err
+    assert "dance" in message
+    assert all(name in message for name in command_line.COMMANDS)
+
+
+def test_bad_input_is_one_line_and_exit_code_2(capsys: pytest.CaptureFixture[str]) -> None:
+    assert command_line.main(["check", "nowhere.urdf"]) == 2
+    message = capsys.readouterr().err
+    assert re.fullmatch(r"error: .*nowhere\.urdf.*\n", message)
+
+
+@pytest.mark.parametrize("reason", [KeyboardInterrupt, Cancelled])
+def test_interruption_is_exit_code_130(reason: type[BaseException], monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupted(_arguments: object) -> int:
+        raise reason
+
+    monkeypatch.setattr(check, "run", interrupted)
+    assert command_line.main(["check", "ur5"]) == 130
+
+
+@pytest.fixture
+def benchmark(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A benchmark that takes no time."""
+    module = ModuleType("realitygrad_ros.benchmarks.physics")
+    module.run = lambda robot, progress: {"forward": 123456.7, "period": {"p99_ms": 0.25}, "robot": robot}  # type: ignore[attr-defined]
+    monkeypatch.setitem(sys.modules, module.__name__, module)
+
+
+@pytest.mark.usefixtures("benchmark")
+def test_bench_prints_a_table_and_writes_the_figures(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file = tmp_path / "figures.json"
+    assert command_line.main(["bench", "physics", "--robot", "ur5", "--json", str(file)]) == 0
+    rows = [line.split() for line in capsys.readouterr().out.splitlines()]
+    assert rows == [["forward", "1.2346e+05"], ["period.p99_ms", "0.25"], ["robot", "ur5"]]
+    assert json.loads(file.read_text()) == {"forward": 123456.7, "period": {"p99_ms": 0.25}, "robot": "ur5"}
+
+
+def test_json_in_no_folder_is_refused_before_the_work(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as end:
+        command_line.main(["bench", "physics", "--json", str(tmp_path / "nowhere" / "figures.json")])
+    assert end.value.code == 2
+    assert "nowhere' does not exist" in capsys.readouterr().err
