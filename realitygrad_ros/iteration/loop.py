@@ -15,9 +15,7 @@ from typing import Protocol
 
 from realitygrad_ros.errors import Cancelled, RealityGradError
 from realitygrad_ros.files import write_whole
-from realitygrad_ros.iteration.measure import measure
 from realitygrad_ros.iteration.plan import Plan
-from realitygrad_ros.iteration.report import write_report
 from realitygrad_ros.iteration.run_folder import (
     Figures,
     RunFolder,

@@ -34,7 +34,7 @@ class IterationNode(RealityGradNode):
         self.declare("identification_targets", 8, "motions of a rollout to identify from", lower=1)
         self.declare("evaluation_targets", 8, "motions of a rollout to judge by", lower=1)
         self._crew = GraphCrew(self, base_frame)
-        self._job = LongJob(self)
+        self._job = LongJob(self, needs="realitygrad_ros.iteration.measure")
         self.create_service(Trigger, "run_iteration", lambda _, response: self._job.start(self._iterate, response))
         self.create_service(Trigger, "cancel", lambda _, response: self._job.cancel(response))
 
@@ -47,7 +47,7 @@ class IterationNode(RealityGradNode):
         self._job.close()
 
     def _iterate(self, progress: Progress, cancelled: CancelCheck) -> Mapping[str, object]:
-        # Imported here: torch and Warp take seconds, and the node shall be there at once.
+        # Torch and Warp take seconds to import: see LongJob.
         from realitygrad_ros.iteration.loop import Task, run_iteration
         from realitygrad_ros.iteration.run_folder import RunFolder
 

@@ -5,6 +5,7 @@ The service answers at once: accepted, or refused with the reason. From then on 
 stage's figures, and `error` where it failed. The last status of a job has one of `ENDS` as its message.
 """
 
+import importlib
 import threading
 import time
 import traceback
@@ -35,7 +36,15 @@ Work = Callable[[Progress, CancelCheck], Mapping[str, object]]
 class LongJob:
     """Runs one job at a time in a worker thread of a node and publishes `~/status`."""
 
-    def __init__(self, node: Node) -> None:
+    def __init__(self, node: Node, needs: str) -> None:
+        """Make the job of a node and begin to import what it needs.
+
+        Args:
+            node: the node.
+            needs: a module that takes seconds to import. It is imported in a thread, so that the node is there at
+                once, and a job that is cancelled early need not wait for it.
+        """
+        threading.Thread(target=importlib.import_module, args=(needs,), name="import", daemon=True).start()
         self._node = node
         self._publisher = node.create_publisher(DiagnosticStatus, "~/status", LATCHED)
         self._lock = threading.Lock()

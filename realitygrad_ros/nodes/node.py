@@ -52,7 +52,7 @@ class RealityGradNode(Node):
         self._parameter_refusal: RealityGradError | None = None
         self.add_on_set_parameters_callback(self._check_parameters)
         self._diagnostics = self.create_publisher(DiagnosticArray, "/diagnostics", DIAGNOSTICS)
-        self.create_timer(DIAGNOSTICS_PERIOD, self._publish_diagnostics, clock=self.steady_clock)
+        self.create_timer(DIAGNOSTICS_PERIOD, self.publish_diagnostics, clock=self.steady_clock)
 
     def declare(
         self,
@@ -102,19 +102,8 @@ class RealityGradNode(Node):
     def close(self) -> None:
         """Stop threads and finish files before the node goes; it can still publish. Called once, by `run`."""
 
-    def _check_parameters(self, parameters: Sequence[Parameter[Any]]) -> SetParametersResult:
-        try:
-            for parameter in parameters:
-                if parameter.value is None and self.has_parameter(parameter.name):
-                    raise RealityGradError(f"parameter '{parameter.name}' cannot be deleted while the node runs")
-                if parameter.name in self._rules:
-                    self._rules[parameter.name].coerce(parameter.value)
-        except RealityGradError as error:
-            self._parameter_refusal = error
-            return SetParametersResult(successful=False, reason=str(error))
-        return SetParametersResult(successful=True)
-
-    def _publish_diagnostics(self) -> None:
+    def publish_diagnostics(self) -> None:
+        """Publish `diagnostics` now."""
         state = self.diagnostics()
         status = DiagnosticStatus(
             level=state.level,
@@ -126,6 +115,18 @@ class RealityGradNode(Node):
         message = DiagnosticArray(status=[status])
         message.header.stamp = self.get_clock().now().to_msg()
         self._diagnostics.publish(message)
+
+    def _check_parameters(self, parameters: Sequence[Parameter[Any]]) -> SetParametersResult:
+        try:
+            for parameter in parameters:
+                if parameter.value is None and self.has_parameter(parameter.name):
+                    raise RealityGradError(f"parameter '{parameter.name}' cannot be deleted while the node runs")
+                if parameter.name in self._rules:
+                    self._rules[parameter.name].coerce(parameter.value)
+        except RealityGradError as error:
+            self._parameter_refusal = error
+            return SetParametersResult(successful=False, reason=str(error))
+        return SetParametersResult(successful=True)
 
 
 def _start(args: list[str] | None) -> None:
@@ -154,6 +155,7 @@ def run(node_class: Callable[[], RealityGradNode], args: list[str] | None = None
     try:
         _start(args)
         node = node_class()
+        node.get_logger().info("ready")
         executor = SingleThreadedExecutor()
         executor.add_node(node)
         while not stop_requested:

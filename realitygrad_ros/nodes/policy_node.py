@@ -126,7 +126,7 @@ class PolicyNode(RealityGradNode):
 
     def _on_target(self, message: PointStamped) -> None:
         try:
-            if message.header.frame_id not in ("", self._base_frame):
+            if message.header.frame_id != self._base_frame:
                 raise RealityGradError(
                     f"target is in frame '{message.header.frame_id}'; give it in '{self._base_frame}'"
                 )
@@ -142,6 +142,7 @@ class PolicyNode(RealityGradNode):
             self._refuse("policy/bundle", error)
             return
         self._ticker.period = 1.0 / bundle.policy_rate
+        self.publish_diagnostics()  # who waits for this policy need not wait a second more
         self.get_logger().info(f"policy of epoch {bundle.epoch} at {bundle.policy_rate:g} Hz, digest {bundle.digest}")
 
     def _on_engage(self, request: SetBool.Request, response: SetBool.Response) -> SetBool.Response:

@@ -142,7 +142,7 @@ class RemoteJob:
         if end.message == FAILED:
             raise RealityGradError(f"{self._start.srv_name} failed: {values.get('error', 'no reason given')}")
         if end.message == CANCELLED:
-            raise Cancelled
+            raise RealityGradError(f"{self._start.srv_name} was cancelled at {self._owner}, not from here")
         return values
 
     def _end_of(self, identity: str) -> DiagnosticStatus | None:

@@ -35,7 +35,7 @@ class SysidNode(RealityGradNode):
         declare_calibration(self, self._configuration)
         self._announced: str | None = None
         self._trainer = RemoteParameters(self, TRAINER)
-        self._job = LongJob(self)
+        self._job = LongJob(self, needs="realitygrad_ros.iteration.stages")
         self.create_subscription(String, "recorder/bag", self._on_bag, LATCHED)
         self.create_service(Trigger, "sysid/fit", self._on_fit)
         self.create_service(Trigger, "sysid/cancel", lambda _, response: self._job.cancel(response))
@@ -58,7 +58,7 @@ class SysidNode(RealityGradNode):
         return self._job.start(self._fit, response)
 
     def _fit(self, progress: Progress, cancelled: CancelCheck) -> Mapping[str, object]:
-        # Imported here: torch and Warp take seconds, and the node shall be there at once.
+        # Torch and Warp take seconds to import: see LongJob.
         from realitygrad_ros.iteration.stages import identify
 
         directory = Path(self.value("iteration_directory"))

@@ -33,7 +33,7 @@ class TrainerNode(RealityGradNode):
         self.declare("seed", 0, "draws targets and weights", lower=0)
         declare_calibration(self, self._configuration)
         self._bundle = self.create_publisher(UInt8MultiArray, "policy/bundle", LATCHED)
-        self._job = LongJob(self)
+        self._job = LongJob(self, needs="realitygrad_ros.iteration.stages")
         self.create_service(Trigger, "trainer/optimise", lambda _, response: self._job.start(self._optimise, response))
         self.create_service(Trigger, "trainer/cancel", lambda _, response: self._job.cancel(response))
         self._publish_newest()
@@ -47,7 +47,7 @@ class TrainerNode(RealityGradNode):
         self._job.close()
 
     def _optimise(self, progress: Progress, cancelled: CancelCheck) -> Mapping[str, object]:
-        # Imported here: torch and Warp take seconds, and the node shall be there at once.
+        # Torch and Warp take seconds to import: see LongJob.
         from realitygrad_ros.iteration.stages import learn
 
         directory = Path(self.value("iteration_directory"))

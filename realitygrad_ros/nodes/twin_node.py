@@ -57,9 +57,7 @@ class TwinNode(RealityGradNode):
         self._published = sorted(range(len(self._twin.joint_names)), key=self._twin.joint_names.__getitem__)
         self._message = JointState(name=[self._twin.joint_names[index] for index in self._published])
         self._publisher = self.create_publisher(JointState, "joint_states", SENSOR_DATA)
-        self.create_subscription(
-            Float64MultiArray, "forward_position_controller/commands", self._on_command, COMMAND
-        )
+        self.create_subscription(Float64MultiArray, "forward_position_controller/commands", self._on_command, COMMAND)
         self.create_service(Trigger, "twin/reset", self._on_reset)
         self._lock = threading.Lock()
         self._stop = threading.Event()

@@ -1,0 +1,227 @@
+"""Cross the reality gap of a robot's twin: every node in a process of its own, over ROS 2.
+
+Starts the graph in a ROS domain of its own, lets it do RealityGrad iterations, and prints what came out. Units: gaps
+and target errors in m in the file of --json and in mm in the table, times in s.
+"""
+
+import argparse
+import os
+import random
+import socket
+import sys
+import threading
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from realitygrad_ros.commands.console import add_json_argument, progress_bar, write_json
+from realitygrad_ros.errors import RealityGradError
+from realitygrad_ros.nodes.bringup import TWIN, NodeSpec, new_run_directory, node_specs
+from realitygrad_ros.nodes.processes import Graph, start_graph
+from realitygrad_ros.progress import Progress
+from realitygrad_ros.robot.parameters import PARAMETER_UNITS
+
+if TYPE_CHECKING:
+    from rclpy.node import Node
+
+START_TIME = 60.0
+"""How long the nodes may take to be there [s]."""
+
+DOMAINS = range(1, 101)
+"""ROS domains whose ports lie below those that Linux gives away by itself."""
+
+SECONDS = ("optimise", "train", "rollout", "identify", "total")
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the command's arguments."""
+    parser.add_argument("--robot", default="ur5", help="name of a robot in config/, or path of its YAML file (ur5)")
+    parser.add_argument("--iterations", type=_count, default=2, metavar="N", help="identifications to do (2)")
+    parser.add_argument("--seed", type=int, default=0, help="draws the targets (0)")
+    parser.add_argument(
+        "--run-directory",
+        type=Path,
+        metavar="FOLDER",
+        help="folder of the iterations, one begun before is continued (runs/<time>)",
+    )
+    add_json_argument(parser)
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Do the iterations, print the tables and write the figures."""
+    run_directory = (arguments.run_directory or new_run_directory()).absolute()
+    specs = node_specs(arguments.robot, TWIN, run_directory, arguments.seed)
+    figures = demonstrate(specs, run_directory, arguments.iterations)
+    print(_iteration_table(figures["iterations"]), _parameter_table(figures["parameters"]), sep="\n\n")
+    print(f"\nreport: {run_directory / 'report.html'}")
+    write_json(arguments.json, figures)
+    return 0
+
+
+def demonstrate(specs: Sequence[NodeSpec], run_directory: Path, iterations: int) -> dict[str, Any]:
+    """Run a graph until its run has the given number of iterations after iteration 0, and return its figures.
+
+    Raises:
+        RealityGradError: a node ended, or a stage failed.
+    """
+    from realitygrad_ros.iteration.run_folder import RunFolder
+
+    folder = RunFolder(run_directory)
+    run_directory.mkdir(parents=True, exist_ok=True)
+    os.environ["ROS_DOMAIN_ID"] = str(_free_domain())
+    os.environ["ROS_AUTOMATIC_DISCOVERY_RANGE"] = "LOCALHOST"
+    log = run_directory / "nodes.log"
+    print(f"run folder {run_directory}, nodes' log {log}, ROS_DOMAIN_ID={os.environ['ROS_DOMAIN_ID']}", flush=True)
+    try:
+        with log.open("a") as output, start_graph(specs, output) as graph, _client() as node, _display() as show:
+            from realitygrad_ros.nodes.remote import RemoteJob
+
+            def interrupted() -> bool:
+                graph.check()
+                return False
+
+            job = RemoteJob(node, "iteration_node", "run_iteration", "cancel")
+            _await_nodes(node, graph, [spec.name for spec in specs])
+            while folder.finished() <= iterations:
+                job.run(show, interrupted)
+    except RealityGradError as error:
+        raise RealityGradError(f"{error} (all that the nodes said is in '{log}')") from error
+    return _figures(run_directory)
+
+
+def _figures(run_directory: Path) -> dict[str, Any]:
+    from realitygrad_ros.iteration.report import summarise
+    from realitygrad_ros.iteration.run_folder import RunFolder
+
+    folder = RunFolder(run_directory)
+    metrics = summarise(folder)
+    names = ("gap_mean_m", "gap_accumulated_m", "target_error_mean_m", "residual")
+    nominal, fitted, truth = metrics[0]["parameters"], metrics[-1]["parameters"], metrics[-1]["truth"]
+    return {
+        "iterations": [
+            {"k": row["k"], "seconds": {stage: row["seconds"][stage] for stage in SECONDS}}
+            | {name: row[name] for name in names}
+            for row in metrics
+        ],
+        "parameters": {
+            name: {
+                joint: {"nominal": value, "fitted": fitted[name][joint], "truth": truth[name][joint]}
+                for joint, value in joints.items()
+            }
+            for name, joints in nominal.items()
+        },
+        "bag": str(folder.output(len(metrics) - 1, "rollout")),
+    }
+
+
+@contextmanager
+def _client() -> "Iterator[Node]":
+    """A node of this process, whose callbacks run in a thread."""
+    import rclpy
+    from rclpy.executors import SingleThreadedExecutor
+    from rclpy.signals import SignalHandlerOptions
+
+    rclpy.init(args=[], signal_handler_options=SignalHandlerOptions.NO)
+    node = rclpy.create_node("demo")
+    executor = SingleThreadedExecutor()
+    executor.add_node(node)
+    stop = threading.Event()
+
+    def spin() -> None:
+        while not stop.is_set():
+            executor.spin_once(timeout_sec=0.1)
+
+    thread = threading.Thread(target=spin)
+    thread.start()
+    try:
+        yield node
+    finally:
+        stop.set()
+        thread.join()
+        node.destroy_node()
+        rclpy.try_shutdown()
+
+
+def _await_nodes(node: "Node", graph: Graph, names: Sequence[str]) -> None:
+    deadline = time.monotonic() + START_TIME
+    while missing := set(names) - set(node.get_node_names()):
+        graph.check()
+        if time.monotonic() > deadline:
+            raise RealityGradError(f"{', '.join(sorted(missing))} did not appear in {START_TIME:g} s")
+        time.sleep(0.05)
+
+
+@contextmanager
+def _display() -> Iterator[Progress]:
+    """One line that lives on a terminal; elsewhere a line a stage, when it ends."""
+    with ExitStack() as stack:
+        bar = stack.enter_context(progress_bar()) if sys.stderr.isatty() else None
+        begun = time.monotonic()
+        shown = ""
+
+        def show(stage: str, fraction: float, figures: Mapping[str, float]) -> None:
+            nonlocal begun, shown
+            rest = dict(figures)
+            title = f"iteration {int(rest.pop('iteration'))}: {stage}" if "iteration" in rest else stage
+            if bar is not None:
+                bar(title, fraction, rest)
+            if title != shown:
+                if shown and bar is None:
+                    print(f"{shown} took {time.monotonic() - begun:.1f} s", flush=True)
+                begun, shown = time.monotonic(), title
+
+        yield show
+        if shown and bar is None:
+            print(f"{shown} took {time.monotonic() - begun:.1f} s", flush=True)
+
+
+def _free_domain() -> int:
+    """A ROS domain that nobody on this machine uses: the port at which its first participant listens is free."""
+    for domain in random.sample(DOMAINS, len(DOMAINS)):
+        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
+            try:
+                # DDSI-RTPS 2.5, 9.6.2.3: ports start at 7400, 250 a domain; 10 is the first participant's own.
+                probe.bind(("", 7400 + 250 * domain + 10))
+            except OSError:
+                continue
+            return domain
+    raise RealityGradError("every ROS domain of this machine is in use; end some ROS nodes")
+
+
+def _iteration_table(iterations: Sequence[dict[str, Any]]) -> str:
+    head = ["iteration", "gap [mm]", "accumulated [m]", "target error [mm]", "residual"]
+    rows = [
+        [str(row["k"]), f"{1e3 * row['gap_mean_m']:.2f}", f"{row['gap_accumulated_m']:.2f}"]
+        + [f"{1e3 * row['target_error_mean_m']:.2f}", f"{row['residual']:.4g}"]
+        + [f"{row['seconds'][stage]:.1f}" for stage in SECONDS]
+        for row in iterations
+    ]
+    return _table([*head, *(f"{stage} [s]" for stage in SECONDS)], rows)
+
+
+def _parameter_table(parameters: Mapping[str, Any]) -> str:
+    head = ["parameter", "joint", "nominal", "fitted", "truth"]
+    rows = [
+        [f"{name} [{PARAMETER_UNITS[name]}]", joint, *(f"{value:.4g}" for value in values.values())]
+        for name, joints in parameters.items()
+        for joint, values in joints.items()
+    ]
+    return _table(head, rows)
+
+
+def _table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    widths = [max(len(line[i]) for line in (head, *rows)) for i in range(len(head))]
+    numeric = [i for i, cell in enumerate(rows[0]) if cell[:1].isdigit() or cell[:1] == "-"]
+    return "\n".join(
+        "  ".join(cell.rjust(widths[i]) if i in numeric else cell.ljust(widths[i]) for i, cell in enumerate(line))
+        for line in (head, *rows)
+    )
+
+
+def _count(text: str) -> int:
+    count = int(text)
+    if count < 1:
+        raise argparse.ArgumentTypeError("there must be at least one iteration")
+    return count
