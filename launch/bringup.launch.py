@@ -1,8 +1,9 @@
 """Bring the whole graph up: `ros2 launch realitygrad_ros bringup.launch.py robot:=ur5 hardware:=twin`."""
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from launch import LaunchContext, LaunchDescription
+from launch import LaunchDescription
 from launch.actions import DeclareLaunchArgument, OpaqueFunction, SetEnvironmentVariable, Shutdown
 from launch.conditions import UnlessCondition
 from launch.substitutions import LaunchConfiguration
@@ -10,6 +11,9 @@ from launch_ros.actions import Node
 from launch_ros.parameter_descriptions import ParameterValue
 
 from realitygrad_ros.nodes.bringup import HARDWARE, TWIN, new_run_directory, node_specs
+
+if TYPE_CHECKING:
+    from launch import LaunchContext
 
 RESPAWN_DELAY = 2.0
 """[s]"""
@@ -48,7 +52,7 @@ ARGUMENTS = (
 )
 
 
-def make_nodes(context: LaunchContext) -> list[Node]:
+def make_nodes(context: "LaunchContext") -> list[Node]:
     """The actions for the nodes of `bringup.py`, once the arguments have their values."""
 
     def argument(name: str) -> str:

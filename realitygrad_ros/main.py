@@ -2,6 +2,7 @@
 
 import argparse
 import importlib
+import os
 import signal
 import sys
 from collections.abc import Sequence
@@ -13,8 +14,8 @@ from realitygrad_ros.resources import share_directory
 COMMANDS = ("demo", "up", "check", "sysid", "bench", "report")
 """Each is a module of `realitygrad_ros.commands`; its docstring is its help."""
 
-BAD_INPUT, INTERRUPTED = 2, 130
-"""Exit codes."""
+BAD_INPUT, INTERRUPTED, UNREAD = 2, 130, 141
+"""Exit codes; the latter two as of a process that SIGINT or SIGPIPE ended."""
 
 
 def version() -> str:
@@ -55,6 +56,10 @@ def main(args: Sequence[str] | None = None) -> int:
     except (Cancelled, KeyboardInterrupt):
         print("interrupted", file=sys.stderr)
         return INTERRUPTED
+    except BrokenPipeError:
+        # Whoever read our output has enough, as in `realitygrad check ur5 | head`; Python would complain at its end.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return UNREAD
 
 
 if __name__ == "__main__":
