@@ -65,7 +65,7 @@ setup(
             "ros-std-srvs",
             "ros-trajectory-msgs",
             "ros-visualization-msgs",
-            "xacro>=2.0.13",
+            "xacro>=2.1.0",
         ],
         "test": ["example-robot-data>=4.2", "hypothesis>=6.100", "pin>=3.1", "pytest>=8.0", "setuptools>=64"],
         "dev": ["mypy>=1.13", "pre-commit>=4.0", "ruff>=0.9", "types-PyYAML"],
