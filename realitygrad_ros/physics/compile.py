@@ -21,7 +21,7 @@ from realitygrad_ros.physics.trace import Number, Scalar, Trace, gradient, state
 from realitygrad_ros.robot.model import Frame, RobotModel
 from realitygrad_ros.robot.parameters import PARAMETER_NAMES
 
-wp.config.quiet = True
+wp.config.log_level = wp.LOG_ERROR  # Else it tells of each compilation, and of a missing GPU.
 
 SCALAR_TYPES = {torch.float32: "wp.float32", torch.float64: "wp.float64"}
 
@@ -37,7 +37,7 @@ def _indented(lines: Sequence[str]) -> list[str]:
 
 
 def _arrays(names: Sequence[str], dimensions: int, scalar: str) -> dict[str, str]:
-    return {name: f"wp.array{dimensions}d(dtype={scalar})" for name in names}
+    return dict.fromkeys(names, f"wp.array{dimensions}d(dtype={scalar})")
 
 
 def _loads(prefix: str, element: str, count: int) -> list[str]:
@@ -90,7 +90,7 @@ def rollout_source(step: Step, scalar: str) -> str:
     end = step.end_state(qdd)
     states = _targets("position[t + 1, w, {i}]", end.position) | _targets("velocity[t + 1, w, {i}]", end.velocity)
     solution = _targets("qdd_{i}", qdd)
-    solution |= {name: value for name, value in zip(_factor_elements(step), [*factor.L.values(), *factor.inverse_D], strict=True)}
+    solution |= dict(zip(_factor_elements(step), [*factor.L.values(), *factor.inverse_D], strict=True))
     stores = [f"acceleration[t, w, {i}] = qdd_{i}" for i in range(n)]
     stores += [f"factor[t, w, {k}] = {name}" for name, k in _factor_elements(step).items()]
     arguments = _LOOP_ARGUMENTS | {"store": "int", "h": scalar} | _arrays(["command"], 3, scalar)

@@ -25,6 +25,11 @@ from realitygrad_ros.robot.model import RobotModel
 from realitygrad_ros.robot.parameters import PARAMETER_NAMES
 
 
+def _scalar(number: Number) -> Scalar:
+    assert isinstance(number, Scalar)
+    return number
+
+
 class EndState(NamedTuple):
     """What a step computes, each a list over joints; or the rates or adjoints of these."""
 
@@ -52,7 +57,8 @@ class Step:
         self.qd = trace.variables("qd", n)
         self.target = trace.variables("target", n)
         self.parameters = {name: trace.variables(name, n) for name in PARAMETER_NAMES}
-        self.q_M = [q + self.h * 0.5 * qd for q, qd in zip(self.q, self.qd, strict=True)]
+        half = self.h * 0.5
+        self.q_M = [_scalar(q + half * qd) for q, qd in zip(self.q, self.qd, strict=True)]
 
     def factor(self) -> TreeFactor:
         """A = L^T D L."""
@@ -72,9 +78,10 @@ class Step:
         p = self.parameters
         added = []
         for i, joint in enumerate(self.model.joints):
-            gains = [p[name][i] for name in ("kp", "kd", "damping", "friction")]
+            kp, kd, damping, friction = (p[name][i] for name in ("kp", "kd", "damping", "friction"))
+            state = (self.target[i], self.q_M[i], self.qd[i])
             stiffness = velocity_stiffness(
-                *gains, self.target[i], self.q_M[i], self.qd[i], joint.effort_limit, self.friction_velocity
+                kp, kd, damping, friction, *state, joint.effort_limit, self.friction_velocity
             )
             added.append(p["armature"][i] + self.h * stiffness)
         return added
@@ -118,7 +125,7 @@ class Step:
         h, half = self.h, self.h * 0.5
         qdd_bar = [h * (v + half * p) for p, v in zip(q_bar, qd_bar, strict=True)]
         R_bar = [-bar for bar in rigid_body.solve(self.model, factor, qdd_bar)]
-        blocks = {"q_M": self.q_M, "qd": self.qd, "target": self.target, **self.parameters}
+        blocks: dict[str, list[Scalar]] = {"q_M": self.q_M, "qd": self.qd, "target": self.target, **self.parameters}
         inputs = [node for block in blocks.values() for node in block]
         flat = iter(gradient(list(zip(self.residual(qdd), R_bar, strict=True)), inputs))
         bar = {name: [next(flat) for _ in block] for name, block in blocks.items()}

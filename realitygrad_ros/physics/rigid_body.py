@@ -268,4 +268,3 @@ def dense_mass_matrix(model: RobotModel, q: Sequence[float]) -> np.ndarray:
     for (i, j), value in mass_matrix(model, q).items():
         dense[i, j] = dense[j, i] = value
     return dense
-

@@ -105,10 +105,8 @@ class Trace:
 
     def add(self, a: Number, b: Number) -> Number:
         """`a + b`, simplified."""
-        if not isinstance(a, Scalar) and not isinstance(b, Scalar):
-            return a + b
         if not isinstance(a, Scalar):
-            a, b = b, a
+            return self.add(b, a) if isinstance(b, Scalar) else a + b
         if not isinstance(b, Scalar):
             return a if b == 0.0 else self.record("add", a, float(b))
         if b.operation == "negate":
@@ -133,10 +131,8 @@ class Trace:
 
     def multiply(self, a: Number, b: Number) -> Number:
         """`a * b`, simplified; a sign moves outwards, so that it meets other signs."""
-        if not isinstance(a, Scalar) and not isinstance(b, Scalar):
-            return a * b
         if not isinstance(a, Scalar):
-            a, b = b, a
+            return self.multiply(b, a) if isinstance(b, Scalar) else a * b
         if a.operation == "negate":
             return self.negate(self.multiply(a.operands[0], b))
         if isinstance(b, Scalar):
@@ -168,7 +164,7 @@ class Trace:
         return self.record("negate", a)
 
     def needed(self, outputs: Iterable[Number], leaves: Container[int] = ()) -> list[Scalar]:
-        """The nodes that the outputs depend on, in the order of computation; `leaves` (indices) are not looked behind."""
+        """The nodes that the outputs depend on, in the order of computation; none behind a leaf, given by index."""
         pending = [output for output in outputs if isinstance(output, Scalar)]
         found: dict[int, Scalar] = {}
         while pending:

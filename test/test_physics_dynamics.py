@@ -1,0 +1,180 @@
+"""The robot's dynamics against two oracles that we did not write: Pinocchio and MuJoCo."""
+
+from pathlib import Path
+
+import mujoco
+import numpy as np
+import pinocchio
+import pytest
+import torch
+from example_robots import (
+    OWN_UR5,
+    PANDA,
+    example_robot,
+    oracle_of_file,
+    oracle_of_model,
+    random_tree_urdf,
+    with_rigid_fingers,
+)
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from realitygrad_ros.physics import rigid_body
+from realitygrad_ros.physics.kinematics import ForwardKinematics
+from realitygrad_ros.physics.simulator import Simulator, State
+from realitygrad_ros.robot.model import RobotModel
+from realitygrad_ros.robot.parameters import PARAMETER_NAMES
+from realitygrad_ros.robot.urdf import load_urdf
+
+GRAVITY = (0.3, -0.2, -9.81)
+
+ROBOTS = {
+    "ur5": "ur_description/urdf/ur5_robot.urdf",
+    "panda": PANDA,
+    "xarm7": "xarm_description/urdf/xarm7.urdf",
+    "kinova": "kinova_description/robots/kinova.urdf",
+    "z1": "z1_description/urdf/z1.urdf",
+}
+
+
+@pytest.fixture(scope="module", params=[*ROBOTS, "own ur5"])
+def robot(request, tmp_path_factory) -> tuple[Path, RobotModel]:
+    """A file and its model."""
+    if request.param == "own ur5":
+        path = OWN_UR5
+    else:
+        path = example_robot(ROBOTS[request.param])
+        if request.param == "panda":
+            path = with_rigid_fingers(path, tmp_path_factory.mktemp("panda"))
+    return path, load_urdf(path)
+
+
+def relative_error(ours: np.ndarray, theirs: np.ndarray) -> float:
+    """Largest difference, relative to the largest element."""
+    return float(np.abs(ours - theirs).max() / np.abs(theirs).max())
+
+
+def check_against_pinocchio(path: Path, model: RobotModel, seed: int) -> None:
+    """RNEA, mass matrix and forward dynamics in one random state."""
+    oracle = oracle_of_file(path, model)
+    oracle.model.gravity.linear[:] = GRAVITY
+    rng = np.random.default_rng(seed)
+    q, qd, qdd = rng.uniform(-2.0, 2.0, (3, model.joint_count))
+    order = [oracle.model.joints[oracle.model.getJointId(name)].idx_v for name in model.joint_names]
+    theirs_qd, theirs_qdd = np.empty_like(qd), np.empty_like(qdd)
+    theirs_qd[order], theirs_qdd[order] = qd, qdd
+    configuration = oracle.configuration(q)
+
+    tau = np.array(rigid_body.inverse_dynamics(model, q.tolist(), qd.tolist(), qdd.tolist(), GRAVITY))
+    theirs = pinocchio.rnea(oracle.model, oracle.data, configuration, theirs_qd, theirs_qdd)[order]
+    assert relative_error(tau, theirs) < 1e-9
+
+    H = rigid_body.mass_matrix(model, q.tolist())
+    assert relative_error(rigid_body.dense_mass_matrix(model, q.tolist()), oracle.mass_matrix(q)) < 1e-9
+
+    bias = rigid_body.inverse_dynamics(model, q.tolist(), qd.tolist(), [0.0] * model.joint_count, GRAVITY)
+    factor = rigid_body.factorize(model, H)
+    ours = np.array(rigid_body.solve(model, factor, [t - b for t, b in zip(tau, bias, strict=True)]))
+    # Of the same numbers: the file's right angles, exact to 12 digits, are exact in our model, and small inertias
+    # magnify the difference beyond 1e-9. Joints are in our order there.
+    same = oracle_of_model(model)
+    same.model.gravity.linear[:] = GRAVITY
+    theirs = pinocchio.aba(same.model, same.data, q, qd, tau)
+    assert relative_error(ours, theirs) < 1e-9
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_arm_agrees_with_pinocchio(robot, seed):
+    check_against_pinocchio(*robot, seed)
+
+
+@given(st.integers(0, 10_000), st.integers(1, 12))
+@settings(max_examples=25, deadline=None)
+def test_any_tree_agrees_with_pinocchio(tmp_path_factory, seed, links):
+    path = tmp_path_factory.mktemp("tree") / "tree.urdf"
+    path.write_text(random_tree_urdf(seed, links))
+    check_against_pinocchio(path, load_urdf(path), seed)
+
+
+def test_forward_kinematics_agrees_with_pinocchio():
+    model = load_urdf(OWN_UR5)
+    oracle = oracle_of_file(OWN_UR5, model)
+    kinematics = ForwardKinematics(model, "tool0", torch.float64)
+    q = torch.tensor(np.random.default_rng(0).uniform(-3, 3, (2, 4, 6)))
+    expected = [[oracle.link_pose("tool0", sample.numpy())[:3, 3] for sample in row] for row in q]
+    np.testing.assert_allclose(kinematics(q).numpy(), expected, atol=1e-12)
+    assert torch.autograd.gradcheck(kinematics, (q.requires_grad_(),))
+
+
+def test_a_frame_fixed_to_the_base_stands_still():
+    model = load_urdf(OWN_UR5)
+    q = torch.zeros(3, 6, requires_grad=True)
+    origin = ForwardKinematics(model, model.base_link)(q)
+    assert origin.abs().max() < 1e-6
+    origin.sum().backward()
+    assert q.grad.abs().max() == 0.0
+
+
+def mujoco_rollout(path: Path, model: RobotModel, time_step: float, steps: int, command: np.ndarray, start: np.ndarray):
+    """The same arm, actuators and losses in MuJoCo; Coulomb friction is left out, which it models otherwise."""
+    spec = mujoco.MjSpec.from_string(_without_shapes(path))
+    for i, joint in enumerate(model.joints):
+        body_joint = spec.joint(joint.name)
+        body_joint.damping[0], body_joint.armature = 2.0 + i, 0.1
+        body_joint.frictionloss = 0.0
+        body_joint.limited = body_joint.actfrclimited = mujoco.mjtLimited.mjLIMITED_FALSE
+        actuator = spec.add_actuator(name=joint.name, target=joint.name, trntype=mujoco.mjtTrn.mjTRN_JOINT)
+        actuator.gaintype, actuator.biastype = mujoco.mjtGain.mjGAIN_FIXED, mujoco.mjtBias.mjBIAS_AFFINE
+        actuator.gainprm[0] = 300.0
+        actuator.biasprm[:3] = [0.0, -300.0, -8.0]
+        actuator.forcelimited = mujoco.mjtLimited.mjLIMITED_FALSE
+    spec.option.timestep = time_step
+    spec.option.integrator = mujoco.mjtIntegrator.mjINT_IMPLICITFAST
+    compiled = spec.compile()
+    data = mujoco.MjData(compiled)
+    positions = [compiled.joint(name).qposadr[0] for name in model.joint_names]
+    data.qpos[positions] = start
+    data.ctrl[:] = command
+    trajectory = [data.qpos[positions].copy()]
+    for _ in range(steps):
+        mujoco.mj_step(compiled, data)
+        trajectory.append(data.qpos[positions].copy())
+    return np.array(trajectory)
+
+
+def _without_shapes(path: Path) -> str:
+    from xml.etree import ElementTree
+
+    root = ElementTree.parse(path).getroot()
+    for link in root.iter("link"):
+        for shape in [*link.findall("visual"), *link.findall("collision")]:
+            link.remove(shape)
+    return ElementTree.tostring(root, encoding="unicode")
+
+
+def test_rollout_agrees_with_mujoco(robot):
+    """Two integrators of different order meet as the step goes to zero: halving it halves what parts them."""
+    path, model = robot
+    n = model.joint_count
+    rng = np.random.default_rng(1)
+    start = rng.uniform(-0.5, 0.5, n)
+    command = start + rng.uniform(-0.3, 0.3, n)
+    values = {"damping": 2.0 + np.arange(n), "armature": 0.1, "kp": 300.0, "kd": 8.0, "friction": 0.0}
+    parameters = {name: torch.tensor(np.broadcast_to(values[name], (1, n)).copy()) for name in PARAMETER_NAMES}
+    unlimited = _with_unlimited_efforts(model)
+    differences = []
+    for time_step in (2e-3, 1e-3):
+        steps = round(0.5 / time_step)
+        simulator = Simulator(unlimited, time_step=time_step, dtype=torch.float64)
+        initial = State(torch.tensor(start)[None], torch.zeros(1, n, dtype=torch.float64))
+        ours = simulator.rollout(initial, torch.tensor(command).repeat(steps, 1, 1), parameters).position[:, 0].numpy()
+        differences.append(np.abs(ours - mujoco_rollout(path, model, time_step, steps, command, start)).max())
+    assert np.ptp(ours, axis=0).max() > 0.1
+    assert differences[0] < 5e-3
+    assert differences[1] == pytest.approx(0.5 * differences[0], rel=0.2)
+
+
+def _with_unlimited_efforts(model: RobotModel) -> RobotModel:
+    from dataclasses import replace
+
+    return replace(model, joints=tuple(replace(joint, effort_limit=np.inf) for joint in model.joints))
