@@ -10,7 +10,6 @@ import numpy as np
 from diagnostic_msgs.msg import DiagnosticArray, DiagnosticStatus
 from geometry_msgs.msg import PointStamped
 from jaxtyping import Float
-from rclpy.duration import Duration
 from rclpy.node import Node
 from rclpy.parameter import Parameter
 from std_srvs.srv import SetBool, Trigger
@@ -32,8 +31,8 @@ POLICY, RECORDER, SYSID, TRAINER = "policy_node", "recorder_node", "sysid_node",
 POLICY_TIME = 5.0
 """How long the policy node may take to report the policy that was just published [s]; it reports once a second."""
 
-TARGET_TIME = 1.0
-"""How long the subscribers of `target` may take to acknowledge one [s]."""
+ENGAGE_TIME = 1.0
+"""How long the policy node may refuse to engage, because it has not seen the target yet [s]."""
 
 
 class GraphCrew:
@@ -119,16 +118,25 @@ class GraphCrew:
     def _follow(self, plan: "Plan", progress: Progress, cancelled: CancelCheck) -> None:
         """Give one target after the other, each at its time."""
         targets = plan.targets
-        self._publish(targets[0])
-        if not self._target.wait_for_all_acked(Duration(seconds=TARGET_TIME)):
-            raise RealityGradError(f"'target' did not reach all its subscribers in {TARGET_TIME:g} s; is one hanging?")
-        self._set_engaged(True)
+        self._engage_towards(targets[0])
         start = time.monotonic()
         for number, target in enumerate(targets):
             progress("rollout", number / len(targets), {"motion": number + 1, "motions": len(targets)})
             if number > 0:
                 self._publish(target)
             self._sleep_until(start + (number + 1) * plan.duration, cancelled)
+
+    def _engage_towards(self, target: Float[np.ndarray, "3"]) -> None:
+        """Publish a target and engage the policy; the topic may be behind the service, so once is not always enough."""
+        deadline = time.monotonic() + ENGAGE_TIME
+        while True:
+            self._publish(target)
+            try:
+                return self._set_engaged(True)
+            except RealityGradError:
+                if time.monotonic() > deadline:
+                    raise
+                time.sleep(POLL_PERIOD)
 
     def _sleep_until(self, deadline: float, cancelled: CancelCheck) -> None:
         while (rest := deadline - time.monotonic()) > 0.0:
