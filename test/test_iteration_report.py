@@ -26,9 +26,8 @@ def comparison(error: float, segments: int = 3) -> Comparison:
     end_effector = random.normal(size=(segments, len(time), 3))
     target = random.normal(size=(segments, 3))
     end_effector[:, time > 0.9] = target[:, None] + [0.0, 0.0, 0.02]
-    return Comparison(
-        UR5.joint_names, time, target, position, position + error, end_effector, end_effector + [error, 0.0, 0.0]
-    )
+    beside = end_effector + np.array([error, 0.0, 0.0])
+    return Comparison(UR5.joint_names, time, target, position, position + error, end_effector, beside)
 
 
 @pytest.fixture

@@ -21,6 +21,8 @@ class Baker:
         self.told = []
 
     def bake(self, flour="rye"):
+        """Do the stage, or not."""
+
         def work():
             self.done += 1
             (self.directory / "bread").mkdir(exist_ok=True)
@@ -101,7 +103,7 @@ def test_a_run_knows_what_is_finished_and_checks_what_it_builds_upon(tmp_path):
     (run.directory(1) / "metrics.json").unlink()
     assert run.finished() == 1
     (run.directory(1) / "metrics.json").write_text('{"k": 0}')
-    with pytest.raises(RealityGradError, match="iteration_1/metrics.json' holds no metrics of iteration 1"):
+    with pytest.raises(RealityGradError, match=r"iteration_1/metrics.json' holds no metrics of iteration 1"):
         run.metrics(1)
     assert run.output(0, "bake") == run.directory(0) / "bread"
     (run.directory(0) / "bread" / "crumb").write_text("stone")

@@ -83,5 +83,5 @@ def test_a_rollout_ends_where_the_policy_is_another_one_or_the_robot_falls_silen
     assert [path.name for path in directory.iterdir()] == ["policy.safetensors"]
 
     BUNDLE.write(directory / "policy.safetensors")
-    with pytest.raises(RealityGradError, match="policy_node commands no more during the rollout: .* joint states are"):
+    with pytest.raises(RealityGradError, match=r"policy_node commands no more during the rollout: .* joint states are"):
         crew.rollout(directory, dataclasses.replace(PLAN, duration=20.0), lambda *_: graph["twin_node"].kill(), never)

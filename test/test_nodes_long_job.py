@@ -77,7 +77,7 @@ def test_a_failed_job_names_the_reason(job, parameters, stub):
     with pytest.raises(RealityGradError, match="fault in the program: ZeroDivisionError"):
         job.run(silent, never)
     stub.wait_for_output("Traceback")
-    with pytest.raises(RealityGradError, match="stub_node refuses parameter 'count': .*it must be an integer"):
+    with pytest.raises(RealityGradError, match=r"stub_node refuses parameter 'count': .*it must be an integer"):
         parameters.set([Parameter("count", value="many")])
 
 
