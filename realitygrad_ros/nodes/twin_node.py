@@ -4,15 +4,17 @@ import threading
 import time
 from array import array
 from collections import deque
-from collections.abc import Sequence
 
+import numpy as np
+from diagnostic_msgs.msg import DiagnosticStatus
 from rclpy.time import Time
 from sensor_msgs.msg import JointState
 from std_msgs.msg import Float64MultiArray
 from std_srvs.srv import Trigger
 
 from realitygrad_ros.errors import RealityGradError
-from realitygrad_ros.nodes.node import Diagnostics, DiagnosticStatus, RealityGradNode, run
+from realitygrad_ros.nodes.deadline import DeadlineThread
+from realitygrad_ros.nodes.node import Diagnostics, RealityGradNode, run
 from realitygrad_ros.nodes.qos import COMMAND, SENSOR_DATA
 from realitygrad_ros.robot.configuration import load_configuration
 from realitygrad_ros.twin.configuration import load_twin_configuration
@@ -21,16 +23,19 @@ from realitygrad_ros.twin.twin import STEP_RATE, Twin
 STEP = 1.0 / STEP_RATE
 """[s]"""
 
+CLOCK_READING = 1e-4
+"""Two clocks that are read one after the other within this time tell their difference [s]."""
+
 BEHIND = 0.05
 """How late a step may be before the diagnostics say so [s]."""
 
 
 class TwinNode(RealityGradNode):
-    """Steps a twin in real time, in a thread of its own that sleeps from deadline to deadline on the steady clock.
+    """Steps a twin in real time, in a thread of its own; steps that are due late are made up for, none is left out.
 
-    The state at a deadline is what the step that ends there gives, and its stamp is that deadline, also where the
-    step was computed late. A step uses the last command that had arrived when it began. So what the twin does
-    depends on when commands come, and not on how the machine schedules this process.
+    A joint state's stamp is the time at which its step ends, also where it was computed later. A step uses the last
+    command that had arrived when the step begins. So what the twin does depends on when commands come, and not on how
+    the machine schedules this process.
     """
 
     def __init__(self) -> None:
@@ -46,7 +51,7 @@ class TwinNode(RealityGradNode):
             )
         self._home = configuration.home
         self._held = self._home
-        self._arrived: deque = deque()
+        self._arrived: deque[tuple[float, np.ndarray]] = deque()
         """Commands and when they came on the steady clock [s], not yet at work."""
         self._accepted = 0
         self._refused = 0
@@ -59,25 +64,27 @@ class TwinNode(RealityGradNode):
         self._publisher = self.create_publisher(JointState, "joint_states", SENSOR_DATA)
         self.create_subscription(Float64MultiArray, "forward_position_controller/commands", self._on_command, COMMAND)
         self.create_service(Trigger, "twin/reset", self._on_reset)
+        self._clock_offset = self.get_clock().now().nanoseconds - time.monotonic_ns()
+        """Time of the node's clock minus that of the steady clock [ns]."""
         self._lock = threading.Lock()
-        self._stop = threading.Event()
-        self._thread = threading.Thread(target=self._loop, name="twin")
-        self._thread.start()
+        self._steps = 0
+        self._ticker = DeadlineThread(self._catch_up, STEP, "twin")
+        self._begin = time.monotonic()
+        self._ticker.start()
 
     def diagnostics(self) -> Diagnostics:
         """The commands taken and refused, and how far the twin was behind real time in the last second."""
+        self._ticker.check()
         delay, self._worst_delay = self._worst_delay, 0.0
-        level, message = DiagnosticStatus.OK, "running"
+        warnings = []
         if self._refused > self._refused_before:
-            level, message = DiagnosticStatus.WARN, f"commands are refused: {self._refusal}"
+            warnings.append(f"commands are refused: {self._refusal}")
         if delay > BEHIND:
-            level, message = DiagnosticStatus.WARN, f"was {delay * 1e3:.0f} ms behind real time; is the machine busy?"
-        if not self._thread.is_alive():
-            level, message = DiagnosticStatus.ERROR, "the twin has stopped; look at the log"
+            warnings.append(f"was {delay * 1e3:.0f} ms behind real time; is the machine busy?")
         self._refused_before = self._refused
         return Diagnostics(
-            level,
-            message,
+            DiagnosticStatus.WARN if warnings else DiagnosticStatus.OK,
+            "; ".join(warnings) or "running",
             {
                 "commands accepted": self._accepted,
                 "commands refused": self._refused,
@@ -88,28 +95,29 @@ class TwinNode(RealityGradNode):
 
     def close(self) -> None:
         """End the thread."""
-        self._stop.set()
-        self._thread.join()
+        self._ticker.close()
 
-    def _loop(self) -> None:
-        start = time.monotonic()
-        step = 0
-        while not self._stop.is_set():
-            step += 1
-            deadline = start + step * STEP
-            time.sleep(max(0.0, deadline - time.monotonic()))
+    def _catch_up(self) -> None:
+        """Do every step that ends by now."""
+        now = time.monotonic()
+        end = self._begin + (self._steps + 1) * STEP
+        self._worst_delay = max(self._worst_delay, now - end)
+        while end <= now:
             with self._lock:
-                while self._arrived and self._arrived[0][0] <= deadline - STEP:
+                while self._arrived and self._arrived[0][0] <= end - STEP:
                     self._held = self._arrived.popleft()[1]
                 self._twin.step(self._held)
-                if step % self._steps_per_message == 0:
-                    self._publish(deadline)
-            self._worst_delay = max(self._worst_delay, time.monotonic() - deadline)
+                self._steps += 1
+                if self._steps % self._steps_per_message == 0:
+                    self._publish(end)
+            end = self._begin + (self._steps + 1) * STEP
 
-    def _publish(self, deadline: float) -> None:
-        delay = time.monotonic() - deadline
+    def _publish(self, end: float) -> None:
+        before = time.monotonic()
         now = self.get_clock().now().nanoseconds
-        self._message.header.stamp = Time(nanoseconds=now - round(delay * 1e9)).to_msg()
+        if time.monotonic() - before < CLOCK_READING:
+            self._clock_offset = now - round(before * 1e9)
+        self._message.header.stamp = Time(nanoseconds=self._clock_offset + round(end * 1e9)).to_msg()
         self._message.position = array("d", self._twin.position[self._published])
         self._message.velocity = array("d", self._twin.velocity[self._published])
         self._message.effort = array("d", self._twin.effort[self._published])
@@ -137,7 +145,7 @@ class TwinNode(RealityGradNode):
         return response
 
 
-def main(args: Sequence[str] | None = None) -> None:
+def main(args: list[str] | None = None) -> None:
     """Run the node."""
     run(TwinNode, args)
 

@@ -42,6 +42,8 @@ class TwinConfiguration:
     """What the twin's joints and tool really are, and what identification has to find out."""
 
     truth: SimulationParameters
+    friction_velocity: float
+    """At this velocity Coulomb friction has its full value [rad/s]."""
     payload: Payload
     noise: EncoderNoise
 
@@ -89,6 +91,11 @@ def _parse(content: dict[str, Any], path: Path) -> TwinConfiguration:
             )
         return value
 
+    friction_velocity = float(content["friction_velocity"])
+    if not (np.isfinite(friction_velocity) and friction_velocity > 0.0):
+        raise RealityGradError(
+            f"twin configuration '{path}': friction_velocity is {friction_velocity}; it must be finite and positive"
+        )
     offset = np.array(content["payload"]["offset"], dtype=float)
     if offset.shape != (3,) or not np.isfinite(offset).all():
         raise RealityGradError(f"twin configuration '{path}': payload.offset must be three finite numbers [m]")
@@ -97,6 +104,7 @@ def _parse(content: dict[str, Any], path: Path) -> TwinConfiguration:
             tuple(joints),
             **{name: np.array([float(row[name]) for row in joints.values()]) for name in PARAMETER_NAMES},
         ),
+        friction_velocity=friction_velocity,
         payload=Payload(str(content["payload"]["link"]), not_negative("payload", "mass"), offset),
         noise=EncoderNoise(
             not_negative("noise", "position"), not_negative("noise", "velocity"), int(not_negative("noise", "seed"))

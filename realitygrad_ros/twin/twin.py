@@ -35,9 +35,9 @@ class Twin:
     r"""The robot of a URDF with a position servo in each joint, a payload and noisy encoders.
 
     Each servo's torque is `tau = clip(kp (q* - q) - kd qd, -effort_limit, effort_limit)`, without gravity
-    compensation; the joint adds viscous damping, Coulomb friction (`frictionloss` of MuJoCo) and the armature:
-    `M(q) qdd + armature qdd + c(q, qd) + g(q) = tau - damping qd - friction sign(qd)`. The limits of effort and
-    position are the URDF's. There are no shapes, hence no contacts.
+    compensation; the joint adds viscous damping, Coulomb friction and the armature:
+    `M(q) qdd + armature qdd + c(q, qd) + g(q) = tau - damping qd - friction clip(qd / friction_velocity, -1, 1)`.
+    The limits of effort and position are the URDF's. There are no shapes, hence no contacts.
 
     Per-joint arrays are in the order of `robot.joint_names`.
     """
@@ -58,6 +58,7 @@ class Twin:
         self._home = robot.home
         self._noise = hidden.noise
         self._model = _compile(robot, self.truth, hidden.payload)
+        _soften_friction(self._model, hidden.friction_velocity)
         self._data = mujoco.MjData(self._model)
         joints = [self._model.joint(name) for name in self.joint_names]
         self._position_address = np.array([joint.qposadr[0] for joint in joints])
@@ -200,3 +201,19 @@ def _set_joints(spec: mujoco.MjSpec, truth: SimulationParameters) -> None:
         if joint.actfrcrange.any():
             servo.forcelimited = mujoco.mjtLimited.mjLIMITED_TRUE
             servo.forcerange = joint.actfrcrange
+
+
+def _soften_friction(model: mujoco.MjModel, friction_velocity: float) -> None:
+    """Let friction grow linearly with the velocity and have its full value from `friction_velocity` [rad/s] on.
+
+    MuJoCo's own default sticks where a greased gear creeps. Its friction in a joint (documentation, chapter
+    "Computation", constraint model) is `f = -(a + b v) / (A + R)` up to `frictionloss`, where `a` is the acceleration
+    without friction, `A` the inverse of the inertia, `R = (1 - d) / d A0`, `A0` = `A` at position zero, and
+    `b = 2 / (d t)` by the time constant `t`. With a small `d` only `f = -b v / R` remains, and `t` follows from
+    `b / R = frictionloss / friction_velocity`.
+    """
+    d = 0.01
+    model.dof_solimp[:, :2] = d
+    rubbing = model.dof_frictionloss > 0.0
+    slope = model.dof_frictionloss[rubbing] / friction_velocity
+    model.dof_solref[rubbing, 0] = 2.0 / (slope * (1.0 - d) * model.dof_invweight0[rubbing])
