@@ -187,6 +187,7 @@ def test_the_position_limit_holds():
     np.testing.assert_array_equal(bundle.act(np.zeros(2), np.zeros(2), np.zeros(3), np.zeros(2)), [1.0, 2.0])
 
 
+@pytest.mark.filterwarnings("ignore:invalid value")
 @pytest.mark.parametrize("wrong", [np.nan, np.inf])
 def test_a_command_that_is_not_finite_is_never_returned(wrong):
     previous = np.array([0.0, wrong])

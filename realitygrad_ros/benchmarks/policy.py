@@ -1,16 +1,7 @@
 """How well the policy node keeps its rate, and how fast it starts, over real DDS with joint states at full rate."""
 
-import os
-import signal
-import subprocess
-import sys
-import tempfile
 import time
-from array import array
-from contextlib import ExitStack
 from itertools import pairwise
-from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -21,9 +12,6 @@ from realitygrad_ros.robot.configuration import RobotConfiguration, load_configu
 
 HIDDEN = (128, 128)
 """Neurons in the layers of the synthetic policy: the size of a real one."""
-
-PATIENCE = 20.0
-"""Longest wait for another process [s]."""
 
 
 def synthetic_bundle(configuration: RobotConfiguration, seed: int = 0, epoch: int = 0) -> PolicyBundle:
@@ -53,3 +41,65 @@ def synthetic_bundle(configuration: RobotConfiguration, seed: int = 0, epoch: in
         policy_rate=configuration.policy_rate,
         epoch=epoch,
     )
+
+
+def run(robot: str, progress: Progress = silent, seconds: float = 20.0) -> dict[str, float]:
+    """Run the policy node for `seconds`, engaged, with joint states at the robot's full rate from another process.
+
+    Returns:
+        Of the node: the time from its process's start until it is ready [s], its rate [Hz], the p99 of its period
+        error [ms], the ticks it missed, median and p99 of the inference [ms]; and the commands that arrived here.
+
+    Raises:
+        RealityGradError: the configuration is wrong, or the node does not come up.
+    """
+    # ROS is imported here, because the policy above serves tests without it, too.
+    from geometry_msgs.msg import PointStamped
+    from std_msgs.msg import Float64MultiArray, UInt8MultiArray
+    from std_srvs.srv import SetBool
+
+    from realitygrad_ros.benchmarks.own_graph import PATIENCE, OwnGraph
+    from realitygrad_ros.nodes.qos import COMMAND, LATCHED, TARGET
+
+    configuration = load_configuration(robot)
+    commands = 0
+
+    def count(_: Float64MultiArray) -> None:
+        nonlocal commands
+        commands += 1
+
+    with OwnGraph() as graph:
+        progress("start", 0.0, {})
+        begin = time.monotonic()
+        policy = graph.start("nodes.policy_node", "--ros-args", "-p", f"robot:={robot}")
+        while "ready" not in graph.output(policy):
+            if policy.poll() is not None or time.monotonic() - begin > PATIENCE:
+                raise RealityGradError(f"the policy node does not start: {graph.output(policy).strip()}")
+            time.sleep(0.002)
+        start = time.monotonic() - begin
+        graph.start("benchmarks.joint_state_source", "--robot", robot, "--seconds", str(seconds + 60.0))
+        bundles = graph.node.create_publisher(UInt8MultiArray, "policy/bundle", LATCHED)
+        bundles.publish(UInt8MultiArray(data=synthetic_bundle(configuration).to_bytes()))
+        targets = graph.node.create_publisher(PointStamped, "target", TARGET)
+        graph.wait(targets.get_subscription_count, "the policy node")
+        target = PointStamped()
+        target.header.frame_id = "base_link"
+        targets.publish(target)
+        graph.node.create_subscription(Float64MultiArray, "forward_position_controller/commands", count, COMMAND)
+        graph.wait(lambda: graph.call(SetBool, "policy/engage", SetBool.Request(data=True)).success, "the policy")
+        begin = time.monotonic()
+        while (elapsed := time.monotonic() - begin) < seconds:
+            progress("run", elapsed / seconds, {"commands": commands})
+            graph.spin(0.1)
+        figures = graph.diagnostics["policy_node"]
+    if figures["engaged"] != "True":
+        raise RealityGradError("the policy node stopped by itself during the measurement")
+    return {
+        "start_s": start,
+        "rate_hz": float(figures["rate [Hz]"]),
+        "period_error_p99_ms": float(figures["period error p99 [ms]"]),
+        "missed_ticks": int(figures["missed ticks"]),
+        "inference_median_ms": float(figures["inference median [ms]"]),
+        "inference_p99_ms": float(figures["inference p99 [ms]"]),
+        "commands_received": commands,
+    }

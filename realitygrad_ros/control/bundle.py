@@ -111,6 +111,11 @@ class PolicyBundle:
         """SHA-256 of the file, in which the digest's own 64 digits are zeros."""
         return sha256(self._spell(_NO_DIGEST)).hexdigest()
 
+    @cached_property
+    def _step(self) -> Float[np.ndarray, "joint"]:
+        """The farthest that a command may be from the one before it."""
+        return self.velocity_limit / self.policy_rate
+
     def to_bytes(self) -> bytes:
         """The file's content; the same bundle gives the same bytes everywhere."""
         return self._spell(self.digest)
@@ -184,17 +189,16 @@ class PolicyBundle:
         Raises:
             RealityGradError: the result is not finite.
         """
-        # What overflows or is no number is found below, by the one check that counts.
-        with np.errstate(invalid="ignore", over="ignore"):
-            h = self.observe(position, velocity, target).astype(np.float32)
-            for weight, bias in self.layers[:-1]:
-                h = weight @ h + bias
-                h = np.tanh(h) if self.activation == "tanh" else np.where(h > 0.0, h, np.expm1(np.minimum(h, 0.0)))
-            weight, bias = self.layers[-1]
-            action = self.action_offset + self.action_scale * (weight @ h + bias)
-            action = np.minimum(np.maximum(action, self.lower), self.upper)
-            step = self.velocity_limit / self.policy_rate
-            command: np.ndarray = np.minimum(np.maximum(action, previous_command - step), previous_command + step)
+        h = self.observe(position, velocity, target).astype(np.float32)
+        for weight, bias in self.layers[:-1]:
+            h = weight @ h + bias
+            h = np.tanh(h) if self.activation == "tanh" else np.where(h > 0.0, h, np.expm1(np.minimum(h, 0.0)))
+        weight, bias = self.layers[-1]
+        action = self.action_offset + self.action_scale * (weight @ h + bias)
+        action = np.minimum(np.maximum(action, self.lower), self.upper)
+        command: np.ndarray = np.minimum(
+            np.maximum(action, previous_command - self._step), previous_command + self._step
+        )
         if not np.isfinite(command).all():
             joint = self.joint_names[int(np.argmin(np.isfinite(command)))]
             raise RealityGradError(f"policy of epoch {self.epoch} gave a command for '{joint}' that is not finite")

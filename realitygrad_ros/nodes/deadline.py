@@ -38,10 +38,7 @@ class DeadlineThread:
     def __init__(self, tick: Callable[[], None], period: float, name: str) -> None:
         """Make the thread; it begins with `start`. `period` is in s and may change while it runs."""
         self.period = period
-        self.period_error = Window()
-        """How far the time between two ticks was off the period, absolute [s]."""
-        self.missed = 0
-        """Ticks left out."""
+        self.measure_anew()
         self._tick = tick
         self._stop = threading.Event()
         self._failure: BaseException | None = None
@@ -50,6 +47,13 @@ class DeadlineThread:
     def start(self) -> None:
         """Begin to tick."""
         self._thread.start()
+
+    def measure_anew(self) -> None:
+        """Forget the figures taken so far."""
+        self.period_error = Window()
+        """How far the time between two ticks was off the period, absolute [s]."""
+        self.missed = 0
+        """Ticks left out."""
 
     def check(self) -> None:
         """Raise what ended the thread, if something did."""

@@ -16,7 +16,8 @@ from realitygrad_ros.errors import RealityGradError
 from realitygrad_ros.nodes.deadline import DeadlineThread, Window
 from realitygrad_ros.nodes.joint_state import JointStateReader
 from realitygrad_ros.nodes.node import Diagnostics, RealityGradNode, run
-from realitygrad_ros.nodes.qos import COMMAND, LATCHED, SENSOR_DATA, TARGET
+from realitygrad_ros.nodes.polled import PolledSubscription
+from realitygrad_ros.nodes.qos import COMMAND, LATCHED, NEWEST_SENSOR_DATA, TARGET
 from realitygrad_ros.robot.configuration import RobotConfiguration, load_configuration
 from realitygrad_ros.robot.joint_map import JointMap
 
@@ -24,8 +25,9 @@ from realitygrad_ros.robot.joint_map import JointMap
 class PolicyNode(RealityGradNode):
     """Runs the policy that comes on `policy/bundle` while it is engaged by `policy/engage`.
 
-    The rules are those of `CommandLoop`; here is what moves messages. Commands leave from a thread of their own, which
-    sleeps from deadline to deadline on the steady clock, so that neither other messages nor simulated time delay them.
+    The rules are those of `CommandLoop`; here is what moves messages. A thread of its own sleeps from deadline to
+    deadline on the steady clock, takes the newest joint state and publishes a command, so that neither other messages
+    nor simulated time delay it.
     """
 
     def __init__(self) -> None:
@@ -44,14 +46,14 @@ class PolicyNode(RealityGradNode):
         self._refusals = dict.fromkeys(self._refused, "")
         self._message = Float64MultiArray()
         self._publisher = self.create_publisher(Float64MultiArray, "forward_position_controller/commands", COMMAND)
-        self.create_subscription(JointState, "joint_states", self._on_joint_state, SENSOR_DATA)
+        self._joint_states = PolledSubscription(self, JointState, "joint_states", NEWEST_SENSOR_DATA)
         self.create_subscription(PointStamped, "target", self._on_target, TARGET)
         self.create_subscription(UInt8MultiArray, "policy/bundle", self._on_bundle, LATCHED)
         self.create_service(SetBool, "policy/engage", self._on_engage)
         self._ticker.start()
 
     def diagnostics(self) -> Diagnostics:
-        """Whether and what the policy commands, how well it keeps its rate, and what was refused."""
+        """Whether and what the policy commands, how well it has kept its rate since then, and what was refused."""
         self._ticker.check()
         bundle, now = self._loop.bundle, time.monotonic()
         level, message = DiagnosticStatus.OK, "engaged" if self._loop.engaged else "not engaged"
@@ -98,6 +100,8 @@ class PolicyNode(RealityGradNode):
         return joints
 
     def _tick(self) -> None:
+        for message, _ in self._joint_states.take():
+            self._on_joint_state(message)
         start = time.monotonic()
         was_engaged = self._loop.engaged
         command = self._loop.command(start)
@@ -151,6 +155,9 @@ class PolicyNode(RealityGradNode):
             response.success, response.message = True, "not engaged"
             return response
         try:
+            if not self._loop.engaged:
+                self._ticker.measure_anew()
+                self._inference = Window()
             self._loop.engage(time.monotonic())
             response.success, response.message = True, "engaged"
         except RealityGradError as error:

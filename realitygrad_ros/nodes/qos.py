@@ -10,6 +10,14 @@ SENSOR_DATA = QoSProfile(
 )
 """`joint_states`, `imu`, `odom`: a lost sample is not sent again; the queue holds 0.1 s at 500 Hz."""
 
+NEWEST_SENSOR_DATA = QoSProfile(
+    reliability=ReliabilityPolicy.BEST_EFFORT,
+    durability=DurabilityPolicy.VOLATILE,
+    history=HistoryPolicy.KEEP_LAST,
+    depth=1,
+)
+"""The same, for who looks at the newest sample alone."""
+
 COMMAND = QoSProfile(
     reliability=ReliabilityPolicy.RELIABLE,
     durability=DurabilityPolicy.VOLATILE,

@@ -52,7 +52,7 @@ class RecordedTopic(NamedTuple):
             reliability=self.offered.reliability,
             durability=self.offered.durability,
             history=self.offered.history,
-            depth=1 if self.is_latched else HISTORY_DEPTH,
+            depth=HISTORY_DEPTH,
         )
 
 

@@ -1,24 +1,24 @@
 """Records the graph's topics into a rosbag2 bag, between `recorder/start` and `recorder/stop`."""
 
 import time
-from collections.abc import Mapping
-from functools import partial
 from pathlib import Path
-from typing import Any
 
 from diagnostic_msgs.msg import DiagnosticStatus
-from rclpy.event_handler import SubscriptionEventCallbacks, UnsupportedEventTypeError
 from std_msgs.msg import String
 from std_srvs.srv import Trigger
 
 from realitygrad_ros.errors import RealityGradError
 from realitygrad_ros.nodes.bag_writer import BagWriter
 from realitygrad_ros.nodes.node import Diagnostics, RealityGradNode, run
+from realitygrad_ros.nodes.polled import PolledSubscription
 from realitygrad_ros.nodes.qos import LATCHED
 from realitygrad_ros.nodes.recorded_topics import DEFAULT_TOPICS, recorded_topic
 
 NECESSARY = "joint_states"
 """Without a message of this topic a recording is worth nothing."""
+
+POLL_PERIOD = 0.02
+"""How often waiting messages are taken [s]."""
 
 
 class RecorderNode(RealityGradNode):
@@ -35,10 +35,12 @@ class RecorderNode(RealityGradNode):
         self._topics = {self.resolve_topic_name(name): recorded_topic(name) for name in names}
         self._necessary = self.resolve_topic_name(NECESSARY)
         self._latched: dict[str, bytes] = {}
-        self._lost = dict.fromkeys(self._topics, 0)
         self._bag: BagWriter | None = None
-        for name in self._topics:
-            self._subscribe(name)
+        self._polled = {
+            name: PolledSubscription(self, topic.message_class, topic.name, topic.requested, raw=True)
+            for name, topic in self._topics.items()
+        }
+        self.create_timer(POLL_PERIOD, self._take_messages, clock=self.steady_clock)
         self._publisher = self.create_publisher(String, "recorder/bag", LATCHED)
         self.create_service(Trigger, "recorder/start", self._on_start)
         self.create_service(Trigger, "recorder/stop", self._on_stop)
@@ -49,13 +51,10 @@ class RecorderNode(RealityGradNode):
         if bag is None:
             return Diagnostics(message="not recording")
         level, message = DiagnosticStatus.OK, "recording"
-        if any(self._lost.values()):
-            level, message = DiagnosticStatus.WARN, "messages were lost on the way to the recorder"
         if bag.failure:
             level, message = DiagnosticStatus.ERROR, bag.failure
         values: dict[str, object] = {"queue high-water mark": bag.high_water}
         values |= {f"{name} messages": count for name, count in bag.counts.items()}
-        values |= {f"{name} lost": count for name, count in self._lost.items()}
         return Diagnostics(level, message, values)
 
     def close(self) -> None:
@@ -66,44 +65,25 @@ class RecorderNode(RealityGradNode):
             except RealityGradError as error:
                 self.get_logger().error(str(error))
 
-    def _subscribe(self, name: str) -> None:
-        topic = self._topics[name]
-        create = partial(
-            self.create_subscription,
-            topic.message_class,
-            topic.name,
-            lambda message, info: self._on_message(name, message, info),
-            topic.requested,
-            raw=True,
-        )
-        try:
-            create(event_callbacks=SubscriptionEventCallbacks(message_lost=partial(self._on_lost, name)))
-        except UnsupportedEventTypeError:
-            # Some middleware does not count what it loses.
-            create()
-
-    def _on_message(self, name: str, message: bytes, info: Mapping[str, int]) -> None:
-        if self._topics[name].is_latched:
-            self._latched[name] = message
-        if self._bag is not None:
-            # The middleware's own time of arrival: free of the delay until this thread looks.
-            self._bag.write(name, info["received_timestamp"] or time.time_ns(), message)
-
-    def _on_lost(self, name: str, status: Any) -> None:
-        if self._bag is not None:
-            self._lost[name] += status.total_count_change
+    def _take_messages(self) -> None:
+        for name, subscription in self._polled.items():
+            for message, arrival in subscription.take():
+                if self._topics[name].is_latched:
+                    self._latched[name] = message
+                if self._bag is not None:
+                    self._bag.write(name, arrival or time.time_ns(), message)
 
     def _on_start(self, _: Trigger.Request, response: Trigger.Response) -> Trigger.Response:
         if self._bag is not None:
             response.success, response.message = False, "already recording; call recorder/stop first"
             return response
+        self._take_messages()  # what came before the start does not belong to the recording
         directory = Path(self.value("bag_directory")).absolute()
         try:
             self._bag = BagWriter(directory, self._topics)
         except RealityGradError as error:
             response.success, response.message = False, str(error)
             return response
-        self._lost = dict.fromkeys(self._topics, 0)
         for name, message in self._latched.items():
             self._bag.write(name, time.time_ns(), message)
         response.success, response.message = True, f"recording in '{directory}'"
@@ -123,14 +103,12 @@ class RecorderNode(RealityGradNode):
         return response
 
     def _finish(self, bag: BagWriter) -> Path:
+        self._take_messages()
         self._bag = None
         if bag.counts.get(self._necessary) == 0:
             bag.discard()
             raise RealityGradError(f"nothing came on '{self._necessary}' during the recording; no bag is kept")
         path = bag.finish()
-        lost = ", ".join(f"{count} on '{name}'" for name, count in self._lost.items() if count)
-        if lost:
-            self.get_logger().warning(f"'{path}' lacks messages that were lost on the way: {lost}")
         self._publisher.publish(String(data=str(path)))
         return path
 
