@@ -57,7 +57,7 @@ class Twin:
         self.truth: SimulationParameters = hidden.truth.reordered(robot.joint_names)
         self._home = robot.home
         self._noise = hidden.noise
-        self._model = _compile(robot, self.truth, hidden.payload)
+        self._model = mujoco_model(robot, self.truth, hidden.payload)
         _soften_friction(self._model, hidden.friction_velocity)
         self._data = mujoco.MjData(self._model)
         joints = [self._model.joint(name) for name in self.joint_names]
@@ -151,23 +151,25 @@ class Twin:
         self._effort = self._data.actuator_force.copy()
 
 
-def _compile(robot: RobotConfiguration, truth: SimulationParameters, payload: Payload) -> mujoco.MjModel:
-    """The URDF's tree with the true joints, a servo for each in the order of `truth`, and the payload."""
+def mujoco_model(
+    robot: RobotConfiguration, parameters: SimulationParameters, payload: Payload | None = None
+) -> mujoco.MjModel:
+    """The URDF's tree with joints of these parameters, a servo for each in their order, and the payload.
+
+    Raises:
+        RealityGradError: the URDF cannot be simulated, or lacks a joint or the payload's link.
+    """
     try:
         spec = mujoco.MjSpec.from_string(_urdf(robot))
-        # A fixed link keeps its body, so that the payload finds the link it hangs on.
-        spec.compiler.fusestatic = False
+        # A fixed link keeps its body where the payload must find the link that it hangs on.
+        spec.compiler.fusestatic = payload is None
         spec.option.timestep = 1.0 / STEP_RATE
         spec.option.integrator = mujoco.mjtIntegrator.mjINT_IMPLICITFAST
         spec.option.gravity = robot.gravity
         _check_joints(spec, robot)
-        _set_joints(spec, truth)
-        link = spec.body(payload.link)
-        if link is None:
-            raise RealityGradError(f"the payload's link '{payload.link}' is not in the URDF '{robot.urdf}'")
-        link.add_body(
-            name="payload", ipos=payload.offset, mass=payload.mass, inertia=np.zeros(3), explicitinertial=True
-        )
+        _set_joints(spec, parameters)
+        if payload is not None:
+            _add_payload(spec, payload, robot)
         return spec.compile()
     except ValueError as error:
         reason = " ".join(str(error).split())
@@ -201,6 +203,13 @@ def _set_joints(spec: mujoco.MjSpec, truth: SimulationParameters) -> None:
         if joint.actfrcrange.any():
             servo.forcelimited = mujoco.mjtLimited.mjLIMITED_TRUE
             servo.forcerange = joint.actfrcrange
+
+
+def _add_payload(spec: mujoco.MjSpec, payload: Payload, robot: RobotConfiguration) -> None:
+    link = spec.body(payload.link)
+    if link is None:
+        raise RealityGradError(f"the payload's link '{payload.link}' is not in the URDF '{robot.urdf}'")
+    link.add_body(name="payload", ipos=payload.offset, mass=payload.mass, inertia=np.zeros(3), explicitinertial=True)
 
 
 def _soften_friction(model: mujoco.MjModel, friction_velocity: float) -> None:
