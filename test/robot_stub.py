@@ -1,5 +1,6 @@
 """A robot's driver and an operator, as far as the policy node can tell: joint states, target, bundle, engage."""
 
+import time
 from typing import Any
 
 from conftest import Probe, wait_until
@@ -50,6 +51,7 @@ class RobotStub:
     def engage_when_possible(self) -> None:
         """Call `policy/engage` until it is granted: topics and services are discovered one by one."""
         wait_until(lambda: self._probe.node.count_publishers("forward_position_controller/commands"), "the policy node")
+        time.sleep(0.3)  # until it knows us, too, so that we get its first command
         wait_until(lambda: self.engage().success, "the policy to be engaged")
 
     def _publish(self) -> None:

@@ -62,13 +62,12 @@ def test_commands_start_at_the_measured_pose_and_stop_when_joint_states_do(start
     assert float(diagnostics()["inference median [ms]"]) > 0.0
 
     robot.publishing = False
-    node.wait_for_output("stopped commanding: joint states are 10")
-    time.sleep(0.2)
+    node.wait_for_output("stopped commanding: joint states are")
+    wait_until(lambda: diagnostics()["engaged"] == "False", "the diagnostics of a stopped policy")
+    assert diagnostics()["message"].startswith("stopped: joint states are")
     count = len(robot.commands)
     time.sleep(0.3)
     assert len(robot.commands) == count
-    wait_until(lambda: diagnostics()["engaged"] == "False", "the diagnostics of a stopped policy")
-    assert diagnostics()["message"].startswith("stopped: joint states are")
     answer = robot.engage()
     assert not answer.success
     assert "ms old" in answer.message

@@ -21,15 +21,18 @@ PATIENCE = 30.0
 """Longest wait for another process [s]."""
 
 
+DOMAINS = range(215, 233)
+"""The upper ones of those whose ports do not meet the ephemeral ports of Linux."""
+
+
 class OwnGraph:
-    """Apart from every robot: in another ROS domain than the user's, and on this machine alone.
+    """Apart from every robot: in a ROS domain that hardly anybody uses, and on this machine alone.
 
     A context manager; at its end every process is ended.
     """
 
     def __init__(self) -> None:
-        users_domain = int(os.environ.get("ROS_DOMAIN_ID") or 0)
-        self._domain = 1 + (users_domain + os.getpid() % 99) % 100
+        self._domain = DOMAINS[os.getpid() % len(DOMAINS)]
         self._environment = {
             **os.environ,
             "ROS_DOMAIN_ID": str(self._domain),

@@ -150,21 +150,24 @@ class PolicyNode(RealityGradNode):
         self.get_logger().info(f"policy of epoch {bundle.epoch} at {bundle.policy_rate:g} Hz, digest {bundle.digest}")
 
     def _on_engage(self, request: SetBool.Request, response: SetBool.Response) -> SetBool.Response:
-        if not request.data:
-            self._loop.disengage("")
-            response.success, response.message = True, "not engaged"
-            return response
         try:
-            if not self._loop.engaged:
-                self._ticker.measure_anew()
-                self._inference = Window()
-            self._loop.engage(time.monotonic())
-            response.success, response.message = True, "engaged"
+            self._set_engaged(request.data)
+            response.success, response.message = True, "engaged" if request.data else "not engaged"
         except RealityGradError as error:
             refusals = [f"; refused before: {refusal}" for refusal in self._refusals.values() if refusal]
             response.success, response.message = False, str(error) + "".join(refusals)
+        self.publish_diagnostics()
         self.get_logger().info(f"policy/engage: {response.message}")
         return response
+
+    def _set_engaged(self, engaged: bool) -> None:
+        if not engaged:
+            self._loop.disengage("")
+            return
+        if not self._loop.engaged:
+            self._ticker.measure_anew()
+            self._inference = Window()
+        self._loop.engage(time.monotonic())
 
     def _refuse(self, topic: str, error: RealityGradError) -> None:
         self._refused[topic] += 1
