@@ -163,8 +163,10 @@ def _display() -> Iterator[Progress]:
 
         def show(stage: str, fraction: float, figures: Mapping[str, float]) -> None:
             nonlocal begun, shown
+            if "iteration" not in figures:
+                return
             rest = dict(figures)
-            title = f"iteration {int(rest.pop('iteration'))}: {stage}" if "iteration" in rest else stage
+            title = f"iteration {int(rest.pop('iteration'))}: {stage}"
             if bar is not None:
                 bar(title, fraction, rest)
             if title != shown:

@@ -117,13 +117,8 @@ def end_effector_trajectories(comparisons: Mapping[int, Comparison], segment: in
 def end_effector_paths(comparisons: Mapping[int, Comparison]) -> Figure:
     """Paths of the end effector through all held-out targets, seen from the front and from above."""
     chosen = _first_and_last(comparisons)
-    everything = np.concatenate(
-        [
-            getattr(comparisons[k], f"{kind}_end_effector").reshape(-1, 3)
-            for k, _ in chosen
-            for kind in ("measured", "simulated")
-        ]
-    )
+    names = ("measured_end_effector", "simulated_end_effector", "target")
+    everything = np.concatenate([getattr(comparisons[k], name).reshape(-1, 3) for k, _ in chosen for name in names])
     lower, upper = everything.min(0) - 0.03, everything.max(0) + 0.03
     heights = (upper - lower)[[2, 0]]
     height = 1.2 + 4.2 * heights.sum() / (upper - lower)[1]

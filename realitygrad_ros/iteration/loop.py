@@ -15,6 +15,7 @@ from typing import Protocol
 
 from realitygrad_ros.errors import Cancelled, RealityGradError
 from realitygrad_ros.files import write_whole
+from realitygrad_ros.identification.recording import read_recording
 from realitygrad_ros.iteration.plan import Plan
 from realitygrad_ros.iteration.run_folder import (
     Figures,
@@ -100,11 +101,15 @@ def run_iteration(
         RealityGradError: a stage failed, or a file of the run is damaged or is not of this task.
         Cancelled: `cancelled` asked for it; everything finished before is kept.
     """
+    # Imported here: it brings matplotlib.
+    from realitygrad_ros.iteration.report import write_report
+
     k = run.finished()
     if k > 0:
         _check_same_task(run, task)
     for number in (0, 1) if k == 0 else (k,):
         _iterate(run, task, crew, number, progress, cancelled, tell)
+        progress("report", 0.0, {"iteration": number})
         write_report(run)
     return run.metrics(run.finished() - 1)
 
@@ -157,6 +162,7 @@ def _roll_out(
             shutil.rmtree(leftover)
         try:
             crew.rollout(directory, plan, progress, cancelled)
+            plan.segments(read_recording(directory / "bag", task.configuration.joint_names))
         except (Cancelled, RealityGradError):
             shutil.rmtree(directory / "bag", ignore_errors=True)
             raise
@@ -167,6 +173,9 @@ def _roll_out(
 
 
 def _measure(run: RunFolder, task: Task, k: int, tell: Tell) -> None:
+    # Imported here: it brings torch and Warp, and an iteration can begin without them.
+    from realitygrad_ros.iteration.measure import measure
+
     directory = run.directory(k)
     parameters = run.calibration(k, task.configuration.nominal)
     made_from = {

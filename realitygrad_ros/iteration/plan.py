@@ -12,8 +12,11 @@ from realitygrad_ros.files import write_whole
 from realitygrad_ros.identification.recording import Recording, TargetSegment
 from realitygrad_ros.robot.configuration import RobotConfiguration
 
-COMPLETE = 0.98
+COMPLETE = 0.9
 """The share of a motion that must have been recorded."""
+
+SILENCE = 0.1
+"""How long before the end of a motion its last command may have been given [s]; a busy machine is late at times."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -67,19 +70,19 @@ class Plan:
         """
         recorded = recording.target_segments()
         found: list[TargetSegment] = []
-        for number, target in enumerate(self.targets, start=1):
-            place = len(found)
-            if place >= len(recorded) or not np.allclose(recorded[place].target, target, rtol=0.0, atol=1e-9):
+        for target in self.targets:
+            number = len(found) + 1
+            if number > len(recorded) or not np.allclose(recorded[number - 1].target, target, rtol=0.0, atol=1e-9):
                 raise RealityGradError(
                     f"bag '{recording.source}' lacks target {number} of {len(self.targets)}; roll out again"
                 )
-            segment = recorded[place]
+            segment = recorded[number - 1]
             end = min(segment.end, segment.start + self.duration)
             commanded = recording.command_time[recording.command_time < end]
-            if len(commanded) == 0 or commanded[-1] < segment.start + COMPLETE * self.duration:
+            if end < segment.start + COMPLETE * self.duration or len(commanded) == 0 or commanded[-1] < end - SILENCE:
                 raise RealityGradError(
-                    f"bag '{recording.source}': the commands stop before the end of motion {number} of "
-                    f"{len(self.targets)}; see the policy node's diagnostics, then roll out again"
+                    f"bag '{recording.source}': motion {number} of {len(self.targets)} was not commanded to its end; "
+                    "see the policy node's diagnostics, then roll out again"
                 )
             found.append(TargetSegment(segment.target, segment.start, end))
         return found[: len(self.identification)], found[len(self.identification) :]

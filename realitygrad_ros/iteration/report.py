@@ -87,7 +87,8 @@ def _page(metrics: Sequence[dict[str, Any]], comparisons: dict[int, Comparison],
         ),
         _section(
             "Time by stage",
-            "Wall clock. A stage that was resumed counts with the time that it took when it was done.",
+            "Wall clock, until the figures stood; drawing this page comes on top. A stage that was done before an "
+            "interruption counts with the time that it took then.",
             _svg(figures.time_by_stage([row["seconds"] for row in metrics])),
         ),
     ]

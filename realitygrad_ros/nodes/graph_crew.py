@@ -119,12 +119,12 @@ class GraphCrew:
         """Give one target after the other, each at its time."""
         targets = plan.targets
         self._engage_towards(targets[0])
-        start = time.monotonic()
         for number, target in enumerate(targets):
             progress("rollout", number / len(targets), {"motion": number + 1, "motions": len(targets)})
             if number > 0:
                 self._publish(target)
-            self._sleep_until(start + (number + 1) * plan.duration, cancelled)
+            # From now on, and not from the start of the rollout: where this thread was late, no motion is cut short.
+            self._sleep_until(time.monotonic() + plan.duration, cancelled)
 
     def _engage_towards(self, target: Float[np.ndarray, "3"]) -> None:
         """Publish a target and engage the policy; the topic may be behind the service, so once is not always enough."""

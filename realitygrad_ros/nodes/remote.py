@@ -16,7 +16,7 @@ from rclpy.parameter import Parameter
 from std_srvs.srv import Trigger
 
 from realitygrad_ros.errors import Cancelled, RealityGradError
-from realitygrad_ros.nodes.long_job import CANCELLED, ENDS, FAILED
+from realitygrad_ros.nodes.long_job import CANCELLED, ENDS, FAILED, STARTING
 from realitygrad_ros.nodes.qos import LATCHED
 from realitygrad_ros.progress import CancelCheck, Progress, never
 
@@ -134,7 +134,8 @@ class RemoteJob:
             if status is not None and status is not told:
                 if _values(status).get("job") == identity:
                     told = status
-                    _tell(status, progress)
+                    if status.message != STARTING:
+                        _tell(status, progress)
                 elif told is not None:
                     raise RealityGradError(f"{self._owner} has begun another job than that of {self._start.srv_name}")
             self._wait()
