@@ -122,7 +122,13 @@ def newest_policy(directory: Path) -> Path | None:
 
 
 def digest(path: Path) -> str:
-    """sha256 of a file's content, or of a folder's file names and contents."""
+    """sha256 of a file's content, or of a folder's file names and contents.
+
+    Raises:
+        RealityGradError: there is neither.
+    """
+    if not path.exists():
+        raise RealityGradError(f"there is no file or folder '{path}'")
     if path.is_dir():
         total = hashlib.sha256()
         for file in sorted(entry for entry in path.rglob("*") if entry.is_file()):
