@@ -1,0 +1,183 @@
+"""System identification: the simulator's parameters from recordings, by gradients through the simulator."""
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from jaxtyping import Float
+from scipy.optimize import least_squares
+
+from realitygrad_ros.errors import Cancelled, RealityGradError
+from realitygrad_ros.identification.coordinates import VARIABLE_NAMES, Coordinates, Variable
+from realitygrad_ros.identification.identifiability import (
+    SMALLEST_WEIGHT,
+    link_inertia,
+    link_share,
+    open_variables,
+    standard_errors,
+)
+from realitygrad_ros.identification.recording import UniformRecording
+from realitygrad_ros.identification.verdict import ParameterVerdict, verdicts
+from realitygrad_ros.identification.windows import Windows, rms
+from realitygrad_ros.physics.actuator import servo_torque
+from realitygrad_ros.progress import CancelCheck, Progress, never, silent
+from realitygrad_ros.robot.configuration import RobotConfiguration
+from realitygrad_ros.robot.model import RobotModel
+from realitygrad_ros.robot.parameters import SimulationParameters
+
+PRIOR_WEIGHT = 1e-4
+"""A parameter that is off its prior by its natural scale costs as much as this root mean square of the residual."""
+
+TOLERANCE = 1e-4
+"""Relative change of cost or parameters at which a fit has converged."""
+
+MOST_EVALUATIONS = 60
+"""Of the residual in one fit."""
+
+
+@dataclass(frozen=True, eq=False)
+class FitResult:
+    """What recordings say about the simulator's parameters."""
+
+    parameters: SimulationParameters
+    """The fitted parameters; the prior itself where nothing explains the recordings better."""
+    residual_before: float
+    """Root mean square residual of the prior, without unit: see `Windows`."""
+    residual_after: float
+    """The same of `parameters`; never above `residual_before`."""
+    verdicts: tuple[ParameterVerdict, ...]
+    """One for each parameter of each joint, by parameter, then joint."""
+    history: tuple[float, ...]
+    """Root mean square residual at each accepted step of the search."""
+    saturated: float
+    """Share of samples in which a servo is at its effort limit: they tell nothing of its gains."""
+    windows: int
+    """Number of windows into which the recordings were cut."""
+    seconds: float
+    """Time that the fit took."""
+
+
+def fit(
+    configuration: RobotConfiguration,
+    model: RobotModel,
+    recordings: Sequence[UniformRecording],
+    prior: SimulationParameters,
+    *,
+    progress: Progress = silent,
+    cancelled: CancelCheck = never,
+) -> FitResult:
+    r"""Find the parameters whose simulation is nearest to the recordings.
+
+    Minimises, within bounds,
+
+        |r|^2 / N + lambda^2 |x - x_0|^2
+
+    over the coordinates x of `Coordinates`, with the N residuals r of `Windows`, by a trust-region Gauss-Newton
+    method with exact derivatives (Branch, Coleman and Li 1999, as in SciPy). The second term only keeps x near the
+    prior x_0 where the data say nothing. Then variables which the data do not fix are put back to their prior and
+    held, and the others are fitted again: see `identifiability`. RealityGrad (Collins et al. 2021) identifies by
+    gradients through the simulator too; the coordinates, the windows and the verdicts are ours.
+
+    Args:
+        configuration: gives bounds, gravity and the width of friction.
+        model: the robot.
+        recordings: of one time step; motions that use every joint, 10 s or more together.
+        prior: where the search starts, and the value of every parameter that the data do not fix.
+        progress: told the residual after each step.
+        cancelled: asked before each evaluation.
+
+    Raises:
+        RealityGradError: the recordings hold no motion, or the prior is out of bounds or cannot be simulated.
+        Cancelled: `cancelled` said so.
+    """
+    start = time.monotonic()
+    windows = Windows(configuration, model, recordings)
+    before = rms(windows.residual(prior))
+    if not np.isfinite(before):
+        raise RealityGradError("the simulation diverges with the prior's parameters; correct the calibration")
+    share = link_share(configuration, model, windows, prior)
+    inertia = link_inertia(model, windows)
+    search = _Search(windows, progress, cancelled)
+    held: dict[Variable, float] = {Variable("kp", int(j)): np.inf for j in np.flatnonzero(share < SMALLEST_WEIGHT)}
+    fitted, unexplained = prior, None
+    while True:
+        free = [Variable(name, j) for name in VARIABLE_NAMES for j in range(model.joint_count)]
+        free = [variable for variable in free if variable not in held]
+        coordinates = Coordinates(free, prior, configuration.bounds, inertia, configuration.friction_velocity)
+        fitted, information, after = search.minimise(coordinates, prior, fitted)
+        # What no parameter explains; held parameters add to the residual what the data do object to.
+        unexplained = after if unexplained is None else unexplained
+        newly_held = open_variables(free, information, unexplained, len(windows))
+        if not newly_held:
+            break
+        held |= newly_held
+    if after > before:
+        fitted, after = prior, before
+    errors = standard_errors(information, after, len(windows)) * coordinates.scale
+    progress("identify", 1.0, {"residual": after})
+    return FitResult(
+        parameters=fitted,
+        residual_before=before,
+        residual_after=after,
+        verdicts=verdicts(prior, fitted, configuration.bounds, dict(zip(free, errors, strict=True)), held, share),
+        history=tuple(search.history),
+        saturated=_saturated(windows, model, fitted),
+        windows=len(windows),
+        seconds=time.monotonic() - start,
+    )
+
+
+class _Search:
+    """Runs least squares on windows, tells of each step, and stops when asked to."""
+
+    def __init__(self, windows: Windows, progress: Progress, cancelled: CancelCheck) -> None:
+        self._windows = windows
+        self._progress = progress
+        self._cancelled = cancelled
+        self.history: list[float] = []
+
+    def minimise(
+        self, coordinates: Coordinates, prior: SimulationParameters, start: SimulationParameters
+    ) -> tuple[SimulationParameters, Float[np.ndarray, "variable variable"], float]:
+        """Fitted parameters, J^T J / N in the coordinates, and the residual's root mean square."""
+        x_0 = coordinates.vector(prior)
+        prior_rows = PRIOR_WEIGHT * np.eye(len(x_0))
+        latest = np.zeros(0)
+
+        def cost(x: Float[np.ndarray, "variable"]) -> Float[np.ndarray, "row"]:
+            nonlocal latest
+            if self._cancelled():
+                raise Cancelled
+            latest = self._windows.residual(coordinates.parameters(x))
+            return np.concatenate([latest / np.sqrt(len(latest)), prior_rows @ (x - x_0)])
+
+        def jacobian(x: Float[np.ndarray, "variable"]) -> Float[np.ndarray, "row variable"]:
+            # Asked for at accepted steps alone, right after their cost.
+            self._tell(rms(latest))
+            J = self._windows.jacobian(coordinates.parameters(x), coordinates.wrt(x)) * coordinates.scale
+            return np.concatenate([J / np.sqrt(len(J)), prior_rows])
+
+        solution = least_squares(
+            cost,
+            np.clip(coordinates.vector(start), coordinates.lower, coordinates.upper),
+            jacobian,
+            bounds=(coordinates.lower, coordinates.upper),
+            ftol=TOLERANCE,
+            xtol=TOLERANCE,
+            gtol=None,
+            max_nfev=MOST_EVALUATIONS,
+        )
+        J, r = solution.jac[: -len(x_0)], solution.fun[: -len(x_0)]
+        return coordinates.parameters(solution.x), J.T @ J, float(np.linalg.norm(r))
+
+    def _tell(self, residual: float) -> None:
+        self.history.append(residual)
+        # How many steps are to come is not known; most fits take about ten.
+        self._progress("identify", 1.0 - 0.8 ** len(self.history), {"residual": residual})
+
+
+def _saturated(windows: Windows, model: RobotModel, parameters: SimulationParameters) -> float:
+    q, qd = windows.smoothed.position[:-1], windows.smoothed.velocity[:-1]
+    torque = servo_torque(parameters.kp, parameters.kd, windows.command, 0.0, q, qd, np.inf)
+    return float(np.mean(np.abs(torque) >= model.limit_array("effort_limit")))
