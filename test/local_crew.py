@@ -23,7 +23,16 @@ class LocalCrew:
         """In this process."""
         from realitygrad_ros.iteration.stages import identify
 
-        identify(directory, self.configuration, self.model, bags, prior, progress, cancelled, self.told.append)
+        identify(
+            directory,
+            self.configuration,
+            self.model,
+            bags,
+            prior,
+            progress=progress,
+            cancelled=cancelled,
+            tell=self.told.append,
+        )
 
     def learn(self, directory, parameters, seed, progress, cancelled):
         """In this process."""

@@ -73,7 +73,8 @@ class SysidNode(RealityGradNode):
             tell=self.get_logger().info,
         )
         self._hand_on(SimulationParameters.read(directory / "calibration.yaml"))
-        return figures
+        *_, before, after = figures["residuals"]
+        return {"residual before": before, "residual after": after, "windows": figures["windows"]}
 
     def _hand_on(self, fitted: SimulationParameters) -> None:
         for result in self.set_parameters(as_ros_parameters(fitted)):
