@@ -15,10 +15,12 @@ unexport PYTHONPATH LD_LIBRARY_PATH AMENT_PREFIX_PATH RMW_IMPLEMENTATION
 
 venv: $(INSTALLED)
 
+# A new pip, for the resolver of older ones does not come to an end on Python 3.10.
 # PyTorch first: without CUDA, from an index that pip is set up with or from PyTorch's own, else what PyPI has.
 $(INSTALLED): setup.py constraints.txt
 	@$(PYTHON) -c 'import sys; v = sys.version_info[:2]; (3, 10) <= v <= (3, 13) or sys.exit("error: Python %d.%d: ROS 2 has wheels for Python 3.10 to 3.13; choose one by make PYTHON=..." % v)'
 	$(PYTHON) -m venv .venv
+	$(BIN)/pip install -q --upgrade pip
 	$(BIN)/pip install -qqq -c constraints.txt torch \
 	  || $(BIN)/pip install -qqq -c constraints.txt torch --retries 1 --index-url https://download.pytorch.org/whl/cpu \
 	  || $(BIN)/pip install -q torch
