@@ -43,8 +43,8 @@ class Windows:
         r = [ (q - \hat q) / s_q , (v - \hat v) / s_v ],   s_q = rms(\hat q - \hat q_0),  s_v = rms(\hat v - \hat v_0)
 
     s_q and s_v, one a joint, are the root mean squares over all windows of the measured motion since the window's
-    start. So r has no unit; its root mean square is 0 for a perfect model and 1 for one that says that joints go on
-    as they started. It depends on recordings and parameters alone, and may be compared between models.
+    start. So r has no unit; its root mean square is 0 for a perfect model and about 1 for one whose joints do not
+    follow their commands at all. It depends on recordings and parameters alone, and may be compared between models.
     """
 
     def __init__(
