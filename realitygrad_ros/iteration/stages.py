@@ -185,7 +185,7 @@ def _descent(directory: Path) -> tuple[int, str]:
 
 def _write_calibration(directory: Path, result: FitResult, bags: Sequence[Path]) -> None:
     lines = [
-        f"Identified by realitygrad_ros: residual {result.residual_before:.4g} before, {result.residual_after:.4g} after",
+        f"identified by realitygrad_ros; residual {result.residual_before:.4g}, then {result.residual_after:.4g}",
         "from the bags (sha256 of all their files)",
         *(f"{digest(bag)} {bag}" for bag in bags),
     ]
