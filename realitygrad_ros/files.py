@@ -1,19 +1,19 @@
 """Files that are whole or not there."""
 
 import os
-import tempfile
+import uuid
 from pathlib import Path
 
 
 def write_whole(path: Path, content: bytes) -> None:
     """Write a file under a temporary name beside it, flush it to the disk, and rename it into place."""
-    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+    temporary = path.with_name(f".{path.name}.{uuid.uuid4().hex}")
     try:
-        with os.fdopen(handle, "wb") as file:
+        with temporary.open("xb") as file:
             file.write(content)
             file.flush()
             os.fsync(file.fileno())
-        os.replace(temporary, path)
+        temporary.replace(path)
     except BaseException:
-        os.unlink(temporary)
+        temporary.unlink(missing_ok=True)
         raise

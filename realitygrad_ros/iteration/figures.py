@@ -16,6 +16,8 @@ from realitygrad_ros.robot.parameters import PARAMETER_UNITS
 REAL, BEFORE, AFTER, MUTED = "#22303c", "#d1603d", "#1b7f9e", "#8a97a3"
 """The robot itself; the default model; the newest model; what is only context."""
 
+DISSIPATION = "kd + damping"
+
 STAGE_COLOURS = {
     "identify": "#1b7f9e",
     "optimise": "#7fb069",
@@ -148,23 +150,31 @@ def parameters(
     fitted: Mapping[str, Mapping[str, float]],
     truth: Mapping[str, Mapping[str, float]] | None,
 ) -> Figure:
-    """Every parameter of every joint: nominal, fitted and, where a twin stands in for the robot, the truth."""
-    figure, axes = _subplots(2, 3, 5.2)
-    panels = list(axes.flat)
-    for panel, (name, unit) in zip(panels, PARAMETER_UNITS.items(), strict=False):
-        joints = list(nominal[name])
+    """Every parameter of every joint: nominal, fitted and, where a twin stands in for the robot, the truth.
+
+    The sum kd + damping has a panel of its own: while the velocity target is zero, the data fix only the sum.
+    """
+    figure, axes = _subplots(2, 3, 5.4)
+    shown = ["damping", "kd", DISSIPATION, "kp", "armature", "friction"]
+    for panel, name in zip(axes.flat, shown, strict=True):
+        joints = list(nominal["kd"])
         place = np.arange(len(joints))
         if truth is not None:
-            panel.plot(place, [truth[name][joint] for joint in joints], "_", color=REAL, ms=16, mew=2.5, label="truth")
-        panel.plot(place, [nominal[name][j] for j in joints], "o", mfc="none", mec=BEFORE, ms=6, label="nominal")
-        panel.plot(place, [fitted[name][joint] for joint in joints], "o", color=AFTER, ms=5, label="fitted")
-        panel.set_title(f"{name} [{unit}]")
+            panel.plot(place, _values(truth, name), "_", color=REAL, ms=16, mew=2.5, label="truth")
+        panel.plot(place, _values(nominal, name), "o", mfc="none", mec=BEFORE, ms=6, label="nominal")
+        panel.plot(place, _values(fitted, name), "o", color=AFTER, ms=5, label="fitted")
+        panel.set_title(f"{name} [{PARAMETER_UNITS['kd' if name == DISSIPATION else name]}]")
         panel.set_xticks(place, [_short(joint) for joint in joints], rotation=35, ha="right")
         panel.set_xlim(-0.5, len(joints) - 0.5)
         panel.grid(axis="x", visible=False)
-    panels[-1].axis("off")
-    panels[-1].legend(*panels[0].get_legend_handles_labels(), loc="center", fontsize=11)
+    figure.legend(*axes[0, 0].get_legend_handles_labels(), loc="outside upper left", ncols=3)
     return figure
+
+
+def _values(parameters: Mapping[str, Mapping[str, float]], name: str) -> list[float]:
+    if name == DISSIPATION:
+        return [sum(pair) for pair in zip(_values(parameters, "kd"), _values(parameters, "damping"), strict=True)]
+    return list(parameters[name].values())
 
 
 def residual_and_target_error(residuals: Sequence[float], target_errors_mm: Sequence[float]) -> Figure:

@@ -31,6 +31,7 @@ h1 { font-size: 24px; margin: 0 0 4px } h2 { font-size: 18px; margin: 0 0 4px } 
 table { border-collapse: collapse; width: 100%; font-size: 13px; font-variant-numeric: tabular-nums }
 th { text-align: right; font-weight: 600; color: #4a5965; border-bottom: 1px solid #b9c2ca; padding: 4px 10px }
 td { text-align: right; border-bottom: 1px solid #eef0f2; padding: 4px 10px }
+th:first-child, td:first-child { white-space: nowrap }
 th:first-child, td:first-child, td.words, th.words { text-align: left } svg { width: 100%; height: auto }
 code { background: #f0f2f4; padding: 1px 4px; border-radius: 3px; word-break: break-all }
 """

@@ -195,6 +195,8 @@ def _write_calibration(directory: Path, result: FitResult, bags: Sequence[Path])
 def _in_words(verdicts: Sequence[ParameterVerdict]) -> dict[str, dict[str, str]]:
     words: dict[str, dict[str, str]] = {}
     for verdict in verdicts:
-        text = "held" if verdict.standard_error is None else f"fitted ± {verdict.standard_error:.2g}"
+        # Two significant digits, and no exponent: 320, not 3.2e+02.
+        error = None if verdict.standard_error is None else float(f"{verdict.standard_error:.2g}")
+        text = "held" if error is None else f"fitted ± {error:g}"
         words.setdefault(verdict.name, {})[verdict.joint] = f"{text}: {verdict.reason}" if verdict.reason else text
     return words
