@@ -98,7 +98,7 @@ def _page(metrics: Sequence[dict[str, Any]], comparisons: dict[int, Comparison],
         "<meta name='viewport' content='width=device-width, initial-scale=1'>"
         f"<title>RealityGrad: {robot}</title><style>{STYLE}</style></head><body><main>"
         f"<header><h1>RealityGrad on {robot}</h1>"
-        f"<p>{html.escape(last['finished'])}, seed {last['seed']}, run <code>{html.escape(str(path))}</code></p>"
+        f"<p>{html.escape(last['finished'])}, seed {last['seed']}, run <code>{html.escape(path.name)}</code></p>"
         f"{_tiles(first, last)}</header>{''.join(sections)}</main></body></html>\n"
     )
 

@@ -6,6 +6,7 @@ from pathlib import Path
 from realitygrad_ros.control.bundle import PolicyBundle
 from realitygrad_ros.control.cloning import clone
 from realitygrad_ros.control.trajectory_optimization import Trajectories, optimise
+from realitygrad_ros.errors import Cancelled
 from realitygrad_ros.identification.fit import FitResult, fit
 from realitygrad_ros.identification.recording import UniformRecording, read_recording
 from realitygrad_ros.identification.verdict import ParameterVerdict
@@ -69,7 +70,7 @@ def identify(
 
     def work() -> Figures:
         progress("identify", 0.0, {})
-        recordings = [piece for bag in bags for piece in _motions(bag, configuration, tell)]
+        recordings = [piece for bag in bags for piece in _motions(bag, configuration, cancelled, tell)]
         earlier = _earlier_calibrations(directory, configuration.nominal) or [prior]
         result = fit(configuration, model, recordings, prior, progress=progress, cancelled=cancelled)
         windows = Windows(configuration, model, recordings)
@@ -157,7 +158,11 @@ def learn(
     }
 
 
-def _motions(bag: Path, configuration: RobotConfiguration, tell: Tell) -> list[UniformRecording]:
+def _motions(
+    bag: Path, configuration: RobotConfiguration, cancelled: CancelCheck, tell: Tell
+) -> list[UniformRecording]:
+    if cancelled():
+        raise Cancelled
     recording = read_recording(bag, configuration.joint_names)
     for warning in recording.warnings:
         tell(f"'{bag}': {warning}")

@@ -164,7 +164,6 @@ class GraphCrew:
     def _await_policy(self, bundle: PolicyBundle, cancelled: CancelCheck) -> None:
         """Wait until the policy node reports this very policy: the robot shall not move by another one."""
         deadline = time.monotonic() + POLICY_TIME
-        self._policy = None
         with self._policy_news:
             while self._policy is None or _value(self._policy, "digest") != bundle.digest:
                 if cancelled():
