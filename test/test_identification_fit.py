@@ -7,12 +7,12 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from recorded_motion import CONFIGURATION, MODEL, motion, simulated, twin_recording
+from recorded_motion import CONFIGURATION, MODEL, STEP, motion, simulated, twin_recording
 
 from realitygrad_ros.errors import Cancelled, RealityGradError
 from realitygrad_ros.identification.coordinates import DISSIPATION, VARIABLE_NAMES, Coordinates, Variable
 from realitygrad_ros.identification.fit import FitResult, fit
-from realitygrad_ros.identification.identifiability import open_variables, standard_errors
+from realitygrad_ros.identification.identifiability import information, open_variables, standard_errors, unexplained
 from realitygrad_ros.identification.recording import UniformRecording
 from realitygrad_ros.identification.replay import identification_simulator, replay
 from realitygrad_ros.identification.verdict import ParameterVerdict
@@ -187,13 +187,23 @@ def test_a_prior_out_of_bounds_is_refused() -> None:
         run([simulated(NOMINAL, 0, 1)], replace(NOMINAL, kp=np.array([1e3, 1e3, 2e4, 2e2, 2e2, 2e2])))
 
 
-def test_windows_span_no_gap_and_end_with_the_recording() -> None:
-    recording = simulated(TRUTH, 0, 1)
-    gaps = np.zeros_like(recording.gap)
-    gaps[310:320] = True
-    assert len(Windows(CONFIGURATION, MODEL, [recording])) == 4
-    # 0 to 0.3 s and 0.3 to 0.6 s, then from 0.64 s on one more.
-    assert len(Windows(CONFIGURATION, MODEL, [replace(recording, gap=gaps)])) == 3
+@settings(max_examples=50, deadline=None)
+@given(holes=st.lists(st.integers(0, 599), max_size=6), length=st.integers(120, 600))
+def test_windows_span_no_gap_and_leave_little_out(holes: list[int], length: int) -> None:
+    gap = np.zeros(length, dtype=bool)
+    gap[[hole for hole in holes if hole < length]] = True
+    numbers = np.tile(np.arange(length + 1.0)[:, None], 6)
+    recording = UniformRecording(MODEL.joint_names, STEP, STEP * numbers[:, 0], numbers, numbers, numbers[:-1], gap)
+    stretches = [len(part) - (k > 0) for k, part in enumerate(np.split(gap, np.flatnonzero(gap)))]
+    fitting = [steps for steps in stretches if steps >= 150]
+    if not fitting:
+        with pytest.raises(RealityGradError, match="no stretch of"):
+            Windows(CONFIGURATION, MODEL, [recording])
+        return
+    steps = Windows(CONFIGURATION, MODEL, [recording]).command[:, :, 0]
+    assert (np.diff(steps, axis=0) == 1.0).all()
+    assert not gap[steps.astype(int)].any()
+    assert steps.shape == (150, sum(round(stretch / 150) for stretch in fitting))
 
 
 def test_the_residual_is_about_one_for_a_robot_that_does_not_follow() -> None:
@@ -214,7 +224,7 @@ def test_the_jacobian_is_that_of_the_residual(wrt: tuple[str, int]) -> None:
         return windows.residual(replace(TRUTH, **{name: values}))
 
     difference = (shifted(1.0) - shifted(-1.0)) / (2.0 * step)
-    (column,) = windows.jacobian(TRUTH, [wrt]).T
+    column = windows.jacobian(TRUTH, [wrt])[..., 0]
     np.testing.assert_allclose(column, difference, atol=1e-6 * np.abs(difference).max())
 
 
@@ -246,16 +256,28 @@ def test_coordinates_give_parameters_within_bounds_and_come_back(x_of: list[floa
 
 def test_standard_errors_are_those_of_least_squares() -> None:
     J = np.random.default_rng(0).normal(size=(1000, 3)) * [1.0, 0.1, 10.0]
-    information = J.T @ J / 1000
-    expected = 0.01 * np.sqrt(np.diag(np.linalg.inv(information)) / 40)
-    np.testing.assert_allclose(standard_errors(information, 0.01, 40), expected, rtol=1e-9)
+    residual = np.random.default_rng(1).normal(size=(2, 500, 1)) * [[[0.01]], [[0.02]]]
+    rho = unexplained(residual)
+    np.testing.assert_allclose(rho, [[0.01], [0.02]], rtol=0.1)
+    # Each of 1,000 windows with one sample of one joint and signal: the textbook's formula.
+    known = information(J.reshape(2, 500, 1, 3), rho, 1000)
+    weights = np.repeat(1.0 / rho[:, 0] ** 2, 500)
+    expected = np.sqrt(np.diag(np.linalg.inv(J.T * weights @ J)))
+    np.testing.assert_allclose(standard_errors(known), expected, rtol=1e-9)
+    # A window counts once, however many samples it has.
+    np.testing.assert_allclose(standard_errors(information(J.reshape(2, 500, 1, 3), rho, 10)), 10.0 * expected)
 
 
 def test_directions_that_change_nothing_have_infinite_errors() -> None:
-    errors = standard_errors(np.array([[1.0, 1.0, 0.0], [1.0, 1.0, 0.0], [0.0, 0.0, 2.0]]), 0.01, 40)
+    known = 1e4 * np.array([[1.0, 1.0, 0.0], [1.0, 1.0, 0.0], [0.0, 0.0, 2.0]])
+    errors = standard_errors(known)
     assert np.isinf(errors[:2]).all() and np.isfinite(errors[2])
     variables = [Variable("armature", 0), Variable("kp", 0), Variable("friction", 0)]
-    information = np.array([[1.0, 1.0, 0.0], [1.0, 1.0, 0.0], [0.0, 0.0, 2.0]])
-    assert list(open_variables(variables, information, 0.01, 40)) == [Variable("kp", 0)]
-    assert open_variables(variables, np.diag([1.0, 1.0, 0.0]), 0.01, 40).keys() == {Variable("friction", 0)}
-    assert not open_variables(variables, np.eye(3), 0.01, 40)
+    assert list(open_variables(variables, known, np.zeros(3))) == [Variable("kp", 0)]
+    assert open_variables(variables, np.diag([1e4, 1e4, 0.0]), np.ones(3)).keys() == {Variable("friction", 0)}
+    assert not open_variables(variables, 1e4 * np.eye(3), np.zeros(3))
+
+
+def test_what_is_uncertain_but_far_from_its_prior_is_not_held() -> None:
+    variables, known = [Variable("armature", 0), Variable("friction", 0)], np.diag([0.25, 0.25])
+    assert open_variables(variables, known, np.array([3.0, 5.0])) == {Variable("armature", 0): 2.0}

@@ -11,11 +11,13 @@ from scipy.optimize import least_squares
 from realitygrad_ros.errors import Cancelled, RealityGradError
 from realitygrad_ros.identification.coordinates import VARIABLE_NAMES, Coordinates, Variable
 from realitygrad_ros.identification.identifiability import (
-    SMALLEST_WEIGHT,
+    LARGEST_DOUBT,
+    information,
     link_inertia,
-    link_share,
     open_variables,
     standard_errors,
+    tool_doubt,
+    unexplained,
 )
 from realitygrad_ros.identification.recording import UniformRecording
 from realitygrad_ros.identification.verdict import ParameterVerdict, verdicts
@@ -96,31 +98,34 @@ def fit(
     before = rms(windows.residual(prior))
     if not np.isfinite(before):
         raise RealityGradError("the simulation diverges with the prior's parameters; correct the calibration")
-    share = link_share(configuration, model, windows, prior)
+    doubt = tool_doubt(configuration, model, windows)
     inertia = link_inertia(model, windows)
     search = _Search(windows, progress, cancelled)
-    held: dict[Variable, float] = {Variable("kp", int(j)): np.inf for j in np.flatnonzero(share < SMALLEST_WEIGHT)}
-    fitted, unexplained = prior, None
+    held: dict[Variable, float] = {Variable("kp", int(j)): np.inf for j in np.flatnonzero(doubt > LARGEST_DOUBT)}
+    fitted, rho = prior, None
     while True:
         free = [Variable(name, j) for name in VARIABLE_NAMES for j in range(model.joint_count)]
         free = [variable for variable in free if variable not in held]
         coordinates = Coordinates(free, prior, configuration.bounds, inertia, configuration.friction_velocity)
-        fitted, information, after = search.minimise(coordinates, prior, fitted)
-        # What no parameter explains; held parameters add to the residual what the data do object to.
-        unexplained = after if unexplained is None else unexplained
-        newly_held = open_variables(free, information, unexplained, len(windows))
+        fitted, J, residual = search.minimise(coordinates, prior, fitted)
+        # Taken once: parameters that are held later add to the residual what the data do object to.
+        rho = unexplained(residual) if rho is None else rho
+        known = information(J, rho, len(windows))
+        deviation = coordinates.vector(fitted) - coordinates.vector(prior)
+        newly_held = open_variables(free, known, deviation)
         if not newly_held:
             break
         held |= newly_held
+    after = rms(residual)
     if after > before:
         fitted, after = prior, before
-    errors = standard_errors(information, after, len(windows)) * coordinates.scale
+    errors = standard_errors(known) * coordinates.scale
     progress("identify", 1.0, {"residual": after})
     return FitResult(
         parameters=fitted,
         residual_before=before,
         residual_after=after,
-        verdicts=verdicts(prior, fitted, configuration.bounds, dict(zip(free, errors, strict=True)), held, share),
+        verdicts=verdicts(prior, fitted, configuration.bounds, dict(zip(free, errors, strict=True)), held, doubt),
         history=tuple(search.history),
         saturated=_saturated(windows, model, fitted),
         windows=len(windows),
@@ -139,24 +144,25 @@ class _Search:
 
     def minimise(
         self, coordinates: Coordinates, prior: SimulationParameters, start: SimulationParameters
-    ) -> tuple[SimulationParameters, Float[np.ndarray, "variable variable"], float]:
-        """Fitted parameters, J^T J / N in the coordinates, and the residual's root mean square."""
+    ) -> tuple[SimulationParameters, Float[np.ndarray, "signal sample joint variable"], np.ndarray]:
+        """Fitted parameters, and the Jacobian, in the coordinates, and the residual of the windows there."""
         x_0 = coordinates.vector(prior)
         prior_rows = PRIOR_WEIGHT * np.eye(len(x_0))
-        latest = np.zeros(0)
+        residual = J = np.zeros(0)
 
         def cost(x: Float[np.ndarray, "variable"]) -> Float[np.ndarray, "row"]:
-            nonlocal latest
+            nonlocal residual
             if self._cancelled():
                 raise Cancelled
-            latest = self._windows.residual(coordinates.parameters(x))
-            return np.concatenate([latest / np.sqrt(len(latest)), prior_rows @ (x - x_0)])
+            residual = self._windows.residual(coordinates.parameters(x))
+            return np.concatenate([residual.ravel() / np.sqrt(residual.size), prior_rows @ (x - x_0)])
 
         def jacobian(x: Float[np.ndarray, "variable"]) -> Float[np.ndarray, "row variable"]:
+            nonlocal J
             # Asked for at accepted steps alone, right after their cost.
-            self._tell(rms(latest))
+            self._tell(rms(residual))
             J = self._windows.jacobian(coordinates.parameters(x), coordinates.wrt(x)) * coordinates.scale
-            return np.concatenate([J / np.sqrt(len(J)), prior_rows])
+            return np.concatenate([J.reshape(-1, len(x)) / np.sqrt(residual.size), prior_rows])
 
         solution = least_squares(
             cost,
@@ -168,8 +174,9 @@ class _Search:
             gtol=None,
             max_nfev=MOST_EVALUATIONS,
         )
-        J, r = solution.jac[: -len(x_0)], solution.fun[: -len(x_0)]
-        return coordinates.parameters(solution.x), J.T @ J, float(np.linalg.norm(r))
+        fitted = coordinates.parameters(solution.x)
+        # J is of the last accepted step, but the residual may be of one that was refused after it.
+        return fitted, J, self._windows.residual(fitted)
 
     def _tell(self, residual: float) -> None:
         self.history.append(residual)

@@ -7,7 +7,7 @@ import numpy as np
 from jaxtyping import Float
 
 from realitygrad_ros.identification.coordinates import DISSIPATION, Variable
-from realitygrad_ros.identification.identifiability import LARGEST_ERROR, SMALLEST_WEIGHT
+from realitygrad_ros.identification.identifiability import LARGEST_DOUBT, LARGEST_ERROR
 from realitygrad_ros.robot.parameters import PARAMETER_NAMES, PARAMETER_UNITS, SimulationParameters
 
 AT_BOUND = 1e-6
@@ -37,7 +37,7 @@ def verdicts(
     bounds: Mapping[str, tuple[float, float]],
     errors: Mapping[Variable, float],
     held: Mapping[Variable, float],
-    share: Float[np.ndarray, "joint"],
+    doubt: Float[np.ndarray, "joint"],
 ) -> tuple[ParameterVerdict, ...]:
     """A verdict for every parameter of every joint.
 
@@ -47,7 +47,7 @@ def verdicts(
         bounds: of the parameters.
         errors: standard error of each variable that was fitted, in its unit.
         held: variables that were not, with the standard error in units of the natural scale that they would have.
-        share: of the links in the servo's torque: see `identifiability.link_share`.
+        doubt: share by which an unknown tool would change kp: see `identifiability.tool_doubt`.
     """
     found = []
     for name in PARAMETER_NAMES:
@@ -58,7 +58,7 @@ def verdicts(
             if name == "kd" and not lowered:
                 error, reason = None, f"only kd + damping of {joint} is fixed by this data; kd kept at its prior"
             elif variable in held:
-                error, reason = None, _why_held(variable, held[variable], joint, float(share[j]))
+                error, reason = None, _why_held(variable, held[variable], joint, float(doubt[j]))
             else:
                 error = errors[variable]
                 reason = _remark(name, values[1], bounds[name], lowered)
@@ -66,17 +66,22 @@ def verdicts(
     return tuple(found)
 
 
-def _why_held(variable: Variable, error: float, joint: str, share: float) -> str:
+def _why_held(variable: Variable, error: float, joint: str, doubt: float) -> str:
     name = "kd + damping" if variable.name == DISSIPATION else variable.name
-    if variable.name == "kp" and share < SMALLEST_WEIGHT:
+    if variable.name == "kp" and doubt > LARGEST_DOUBT:
         return (
-            f"the links are {share:.1%} of the servo's torque at {joint}, too little to weigh its gains: only "
-            "armature / kp, (kd + damping) / kp and friction / kp are fixed by this data; kp kept at its prior"
+            f"the links beyond {joint} are too light to weigh its gains (a small tool that the URDF does not know "
+            f"would change kp {_times(doubt)}): only armature / kp, (kd + damping) / kp and friction / kp are fixed by "
+            "this data; kp kept at its prior"
         )
     return (
         f"{name} of {joint} is not fixed by this data (its standard error would be {error:.0%} of its natural scale, "
         f"above {LARGEST_ERROR:.0%}); kept at its prior"
     )
+
+
+def _times(doubt: float) -> str:
+    return f"by {doubt:.0%}" if doubt < 10.0 else "tenfold or more"
 
 
 def _remark(name: str, value: float, bounds: tuple[float, float], lowered: bool) -> str:

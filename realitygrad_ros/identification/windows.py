@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import numpy as np
 import torch
-from jaxtyping import Float
+from jaxtyping import Bool, Float
 
 from realitygrad_ros.errors import RealityGradError
 from realitygrad_ros.identification.recording import UniformRecording
@@ -85,20 +85,20 @@ class Windows:
     def __len__(self) -> int:
         return self.command.shape[1]
 
-    def residual(self, parameters: SimulationParameters) -> Float[np.ndarray, "sample"]:
-        """r of all windows, flat."""
+    def residual(self, parameters: SimulationParameters) -> Float[np.ndarray, "signal sample joint"]:
+        """r of all windows: that of the positions, then that of the velocities."""
         tensors = parameter_tensors(parameters, torch.float64)
         states = self._simulator.rollout(self._initial, torch.tensor(self.command), tensors)
-        return np.concatenate(
+        return np.stack(
             [
-                ((state.numpy()[:: self._stride] - measured) / scale).ravel()
+                ((state.numpy()[:: self._stride] - measured) / scale).reshape(-1, measured.shape[-1])
                 for state, measured, scale in zip(states, self._measured, self._scale, strict=True)
             ]
         )
 
     def jacobian(
         self, parameters: SimulationParameters, wrt: Sequence[tuple[str, int]]
-    ) -> Float[np.ndarray, "sample parameter"]:
+    ) -> Float[np.ndarray, "signal sample joint parameter"]:
         """Derivatives of `residual` by pairs (parameter's name, joint's index)."""
         tensors = parameter_tensors(parameters, torch.float64)
         blocks: list[list[np.ndarray]] = [[], []]
@@ -108,10 +108,11 @@ class Windows:
             _, rates = self._simulator.jacobian(initial, torch.tensor(self.command[:, batch]), tensors, wrt)
             for block, rate, scale in zip(blocks, rates, self._scale, strict=True):
                 block.append(rate.numpy()[:: self._stride] / scale[:, None])
-        return np.concatenate([np.concatenate(block, axis=1).reshape(-1, len(wrt)) for block in blocks])
+        shape = (-1, self.command.shape[2], len(wrt))
+        return np.stack([np.concatenate(block, axis=1).reshape(shape) for block in blocks])
 
 
-def rms(residual: Float[np.ndarray, "sample"]) -> float:
+def rms(residual: Float[np.ndarray, "..."]) -> float:
     """Root mean square."""
     return float(np.sqrt(np.mean(residual**2)))
 
@@ -151,15 +152,18 @@ class _Window(NamedTuple):
 def _cut(recording: UniformRecording, length: int) -> list[_Window]:
     motion = smoothed_motion(recording)
     windows = []
-    first = 0
-    while first + length <= len(recording.command):
-        holes = np.flatnonzero(recording.gap[first : first + length])
-        if len(holes):
-            first += int(holes[-1]) + 1
-            continue
-        steps, samples = slice(first, first + length), slice(first, first + length + 1)
-        measured = recording.position[samples], recording.velocity[samples]
-        smoothed = SmoothedMotion(*(signal[samples] for signal in motion))
-        windows.append(_Window(smoothed, measured, recording.command[steps]))
-        first += length
+    for begin, end in _stretches(recording.gap):
+        # As many windows as fit best, evenly spread: a stretch that lacks a sample overlaps them by one.
+        count = round((end - begin) / length) if end - begin >= length else 0
+        for first in np.linspace(begin, end - length, count).astype(int):
+            steps, samples = slice(first, first + length), slice(first, first + length + 1)
+            measured = recording.position[samples], recording.velocity[samples]
+            smoothed = SmoothedMotion(*(signal[samples] for signal in motion))
+            windows.append(_Window(smoothed, measured, recording.command[steps]))
     return windows
+
+
+def _stretches(gap: Bool[np.ndarray, "step"]) -> list[tuple[int, int]]:
+    """First step of each stretch without a gap, and the step after its last."""
+    edges = np.flatnonzero(np.diff(np.concatenate([[True], gap, [True]]).astype(int)))
+    return list(zip(edges[::2].tolist(), edges[1::2].tolist(), strict=True))
