@@ -22,7 +22,7 @@ from realitygrad_ros.robot.parameters import SimulationParameters
 WINDOW = 0.3
 """Length of a window [s]."""
 
-COMPARISON_STEP = 0.01
+COMPARISON_STEP = 0.02
 """Time between two comparisons of simulation and measurement in a window [s]."""
 
 LEAST_MOTION = 1e-3
