@@ -27,7 +27,7 @@ from realitygrad_ros.control.bundle import PolicyBundle
 from realitygrad_ros.control.policy import ReachPolicy
 from realitygrad_ros.control.tasks.reach import ReachProblem, sample_targets
 from realitygrad_ros.control.torch_threads import one_thread
-from realitygrad_ros.control.trajectory_optimization import Trajectories
+from realitygrad_ros.control.trajectory_optimization import KNOT_INTERVAL, Trajectories
 from realitygrad_ros.errors import Cancelled, RealityGradError
 from realitygrad_ros.physics.simulator import State
 from realitygrad_ros.progress import CancelCheck, Progress, never, silent
@@ -35,18 +35,18 @@ from realitygrad_ros.robot.configuration import RobotConfiguration
 from realitygrad_ros.robot.model import RobotModel
 from realitygrad_ros.robot.parameters import SimulationParameters
 
-STEPS = 1000
+STEPS = 1600
 """Steps of the optimiser."""
 STEP_SIZE = 1e-2
 """Adam's first step; it falls to zero along a cosine."""
-BATCH = 1024
+BATCH = 512
 """Samples of motions in a batch, and as many of rest."""
 REST_TARGETS = 2048
-POSITION_NOISE = 0.05
+POSITION_NOISE = 0.1
 """Standard deviation of the noise in a sample's position [rad]."""
-VELOCITY_NOISE = 0.1
+VELOCITY_NOISE = 0.3
 """The same for velocity [rad/s]."""
-RETURN_RATE = 8.0
+RETURN_RATE = 10.0
 """lambda, the rate at which a deviation dies out [1/s]."""
 
 CHECK_WORLDS = 16
@@ -120,7 +120,7 @@ def clone(
     """
     _check_origin(model, configuration, parameters, trajectories)
     problem = ReachProblem(model, configuration, parameters)
-    motions = _samples_of(trajectories)
+    motions = motion_samples(trajectories)
     rest = rest_samples(problem, configuration, seed)
     policy = _untrained(problem, motions + rest, seed)
     loss = train(policy, motions, rest, problem.lag, seed, progress, cancelled)
@@ -138,11 +138,16 @@ def _check_origin(
             raise RealityGradError(f"trajectories were made for {name} {its}, not {mine}; optimise them again")
 
 
-def _samples_of(trajectories: Trajectories) -> Samples:
-    """Every sample of every motion."""
-    command = trajectories.command
+def motion_samples(trajectories: Trajectories) -> Samples:
+    """Every sample of every motion but those before the second knot.
+
+    The first knot stands by the command before the motion, which the policy does not see and its rate clamp repeats:
+    what is commanded there follows from the past, and not from the state.
+    """
+    skipped = round(KNOT_INTERVAL / trajectories.period)
+    command = trajectories.command[skipped:]
     target = trajectories.target.expand(len(command), -1, -1)
-    parts = (trajectories.position[:-1], trajectories.velocity[:-1], target, command)
+    parts = (trajectories.position[skipped:-1], trajectories.velocity[skipped:-1], target, command)
     return Samples(*(part.flatten(0, 1) for part in parts))
 
 
@@ -183,7 +188,7 @@ def train(
     """Adam on the mean squared error of the command; returns that of the last batches [rad^2]."""
     generator = torch.Generator().manual_seed(_stream(seed, "batches"))
     follow = (1.0 - RETURN_RATE * lag).clamp(min=0.0)
-    optimiser = torch.optim.Adam(policy.parameters(), lr=STEP_SIZE)
+    optimiser = torch.optim.Adam(policy.parameters(), lr=STEP_SIZE, fused=True)
     schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimiser, STEPS)
     smooth = float("nan")
     for step in range(STEPS):

@@ -51,7 +51,7 @@ class ReachWeights:
     """How many running costs of the last state stand for all that would follow."""
     softness: float = 0.05
     """Distance within which `distance_cost` is a parabola [m]."""
-    margin: float = 0.85
+    margin: float = 0.8
     """Share of the torque and velocity limits that a motion may use without cost."""
     position_margin: float = 0.05
     """Distance from the position limits that a motion keeps without cost [rad]."""
@@ -171,7 +171,6 @@ class ReachProblem:
         model: RobotModel,
         configuration: RobotConfiguration,
         parameters: SimulationParameters,
-        weights: ReachWeights = ReachWeights(),
     ) -> None:
         """Prepare simulator and kinematics.
 
@@ -179,10 +178,9 @@ class ReachProblem:
             model: the robot.
             configuration: gives home, end effector, rates and the task.
             parameters: of the simulator.
-            weights: of the cost.
         """
         self.model = model
-        self.weights = weights
+        self.weights = ReachWeights()
         self.period = 1.0 / configuration.policy_rate
         self.steps = round(configuration.reach.duration / self.period)
         self.hold_steps = round(configuration.reach.hold / self.period)
@@ -200,8 +198,9 @@ class ReachProblem:
             torch.tensor(model.limit_array(name), dtype=torch.float32)
             for name in ("lower", "upper", "velocity_limit", "effort_limit")
         )
-        self.lag = ((self.parameters["kd"] + self.parameters["damping"]) / self.parameters["kp"])[0]
-        """T = (kd + damping) / kp: by how much time a joint follows its command [s], [joint]."""
+        lag = (self.parameters["kd"] + self.parameters["damping"]) / self.parameters["kp"]
+        self.lag = lag[0].clamp(min=self.period)
+        """T = (kd + damping) / kp: by how much time a joint follows its command, at least a period [s], [joint]."""
 
     def goal(self, target: Float[Tensor, "world 3"]) -> Goal:
         """Rest on targets.
