@@ -33,7 +33,7 @@ from realitygrad_ros.physics.simulator import State
 from realitygrad_ros.progress import CancelCheck, Progress, never, silent
 from realitygrad_ros.robot.configuration import RobotConfiguration
 from realitygrad_ros.robot.model import RobotModel
-from realitygrad_ros.robot.parameters import SimulationParameters
+from realitygrad_ros.robot.parameters import PARAMETER_NAMES, SimulationParameters
 
 STEPS = 1600
 """Steps of the optimiser."""
@@ -131,11 +131,19 @@ def clone(
 def _check_origin(
     model: RobotModel, configuration: RobotConfiguration, parameters: SimulationParameters, trajectories: Trajectories
 ) -> None:
-    here = (configuration.name, model.joint_names, 1.0 / configuration.policy_rate, parameters.as_mapping())
-    there = (trajectories.robot, trajectories.joint_names, trajectories.period, trajectories.parameters.as_mapping())
-    for name, mine, its in zip(("robot", "joints", "period", "parameters"), here, there, strict=True):
+    here = (configuration.name, model.joint_names, 1.0 / configuration.policy_rate)
+    there = (trajectories.robot, trajectories.joint_names, trajectories.period)
+    for what, mine, its in zip(("robot", "joints", "period"), here, there, strict=True):
         if mine != its:
-            raise RealityGradError(f"trajectories were made for {name} {its}, not {mine}; optimise them again")
+            raise RealityGradError(f"trajectories are for {what} {its!r}, not {mine!r}; optimise them again")
+    for name in PARAMETER_NAMES:
+        mine, its = getattr(parameters, name), getattr(trajectories.parameters, name)
+        if (mine != its).any():
+            joint = int(np.argmax(mine != its))
+            raise RealityGradError(
+                f"trajectories are for other parameters: '{name}' of joint '{model.joint_names[joint]}' "
+                f"is {its[joint]} there and {mine[joint]} here; optimise them again"
+            )
 
 
 def motion_samples(trajectories: Trajectories) -> Samples:
