@@ -1,7 +1,7 @@
 """System identification: the simulator's parameters from recordings, by gradients through the simulator."""
 
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -99,33 +99,19 @@ def fit(
     if not np.isfinite(before):
         raise RealityGradError("the simulation diverges with the prior's parameters; correct the calibration")
     doubt = tool_doubt(configuration, model, windows)
-    inertia = link_inertia(model, windows)
-    search = _Search(windows, progress, cancelled)
-    held: dict[Variable, float] = {Variable("kp", int(j)): np.inf for j in np.flatnonzero(doubt > LARGEST_DOUBT)}
-    fitted, rho = prior, None
-    while True:
-        free = [Variable(name, j) for name in VARIABLE_NAMES for j in range(model.joint_count)]
-        free = [variable for variable in free if variable not in held]
-        coordinates = Coordinates(free, prior, configuration.bounds, inertia, configuration.friction_velocity)
-        fitted, J, residual = search.minimise(coordinates, prior, fitted)
-        # Taken once: parameters that are held later add to the residual what the data do object to.
-        rho = unexplained(residual) if rho is None else rho
-        known = information(J, rho, len(windows))
-        deviation = coordinates.vector(fitted) - coordinates.vector(prior)
-        newly_held = open_variables(free, known, deviation)
-        if not newly_held:
-            break
-        held |= newly_held
-    after = rms(residual)
+    unfit = {Variable("kp", int(j)): np.inf for j in np.flatnonzero(doubt > LARGEST_DOUBT)}
+    unfit |= {Variable(name, int(j)): np.inf for name in VARIABLE_NAMES for j in np.flatnonzero(windows.resting)}
+    search = _Search(configuration, windows, link_inertia(model, windows), prior, progress, cancelled)
+    fitted, errors, held = search.run(unfit)
+    after = rms(windows.residual(fitted))
     if after > before:
         fitted, after = prior, before
-    errors = standard_errors(known) * coordinates.scale
     progress("identify", 1.0, {"residual": after})
     return FitResult(
         parameters=fitted,
         residual_before=before,
         residual_after=after,
-        verdicts=verdicts(prior, fitted, configuration.bounds, dict(zip(free, errors, strict=True)), held, doubt),
+        verdicts=verdicts(prior, fitted, configuration.bounds, errors, held, doubt, windows.resting),
         history=tuple(search.history),
         saturated=_saturated(windows, model, fitted),
         windows=len(windows),
@@ -136,17 +122,65 @@ def fit(
 class _Search:
     """Runs least squares on windows, tells of each step, and stops when asked to."""
 
-    def __init__(self, windows: Windows, progress: Progress, cancelled: CancelCheck) -> None:
+    def __init__(
+        self,
+        configuration: RobotConfiguration,
+        windows: Windows,
+        link_inertia: Float[np.ndarray, "joint"],
+        prior: SimulationParameters,
+        progress: Progress,
+        cancelled: CancelCheck,
+    ) -> None:
+        self._configuration = configuration
         self._windows = windows
+        self._link_inertia = link_inertia
+        self._prior = prior
         self._progress = progress
         self._cancelled = cancelled
         self.history: list[float] = []
 
-    def minimise(
-        self, coordinates: Coordinates, prior: SimulationParameters, start: SimulationParameters
+    def run(
+        self, held: Mapping[Variable, float]
+    ) -> tuple[SimulationParameters, Mapping[Variable, float], Mapping[Variable, float]]:
+        """Fit all variables but those that are held, and hold and fit again until the data fix what is fitted.
+
+        Args:
+            held: what is not to be fitted, with its standard error.
+
+        Returns:
+            Fitted parameters; the standard error of each variable that was fitted, in its unit; and `held` together
+            with what the data leave open.
+
+        Raises:
+            RealityGradError: nothing is left to fit.
+        """
+        fitted, rho = self._prior, None
+        while True:
+            joints = range(len(self._link_inertia))
+            free = [v for name in VARIABLE_NAMES for v in (Variable(name, j) for j in joints) if v not in held]
+            if not free:
+                raise RealityGradError("the recordings fix no parameter; record longer motions that use every joint")
+            space = Coordinates(
+                free,
+                self._prior,
+                self._configuration.bounds,
+                self._link_inertia,
+                self._configuration.friction_velocity,
+            )
+            fitted, J, residual = self._minimise(space, fitted)
+            # Taken once: parameters that are held later add to the residual what the data do object to.
+            rho = unexplained(residual) if rho is None else rho
+            known = information(J, rho, len(self._windows))
+            newly_held = open_variables(free, known, space.vector(fitted) - space.vector(self._prior))
+            if not newly_held:
+                return fitted, dict(zip(free, standard_errors(known) * space.scale, strict=True)), held
+            held = {**held, **newly_held}
+
+    def _minimise(
+        self, space: Coordinates, start: SimulationParameters
     ) -> tuple[SimulationParameters, Float[np.ndarray, "signal sample joint variable"], np.ndarray]:
-        """Fitted parameters, and the Jacobian, in the coordinates, and the residual of the windows there."""
-        x_0 = coordinates.vector(prior)
+        """Fitted parameters, and the Jacobian by the coordinates, and the residual of the windows there."""
+        x_0 = space.vector(self._prior)
         prior_rows = PRIOR_WEIGHT * np.eye(len(x_0))
         residual = J = np.zeros(0)
 
@@ -154,27 +188,27 @@ class _Search:
             nonlocal residual
             if self._cancelled():
                 raise Cancelled
-            residual = self._windows.residual(coordinates.parameters(x))
+            residual = self._windows.residual(space.parameters(x))
             return np.concatenate([residual.ravel() / np.sqrt(residual.size), prior_rows @ (x - x_0)])
 
         def jacobian(x: Float[np.ndarray, "variable"]) -> Float[np.ndarray, "row variable"]:
             nonlocal J
             # Asked for at accepted steps alone, right after their cost.
             self._tell(rms(residual))
-            J = self._windows.jacobian(coordinates.parameters(x), coordinates.wrt(x)) * coordinates.scale
+            J = self._windows.jacobian(space.parameters(x), space.wrt(x)) * space.scale
             return np.concatenate([J.reshape(-1, len(x)) / np.sqrt(residual.size), prior_rows])
 
         solution = least_squares(
             cost,
-            np.clip(coordinates.vector(start), coordinates.lower, coordinates.upper),
+            np.clip(space.vector(start), space.lower, space.upper),
             jacobian,
-            bounds=(coordinates.lower, coordinates.upper),
+            bounds=(space.lower, space.upper),
             ftol=TOLERANCE,
             xtol=TOLERANCE,
             gtol=None,
             max_nfev=MOST_EVALUATIONS,
         )
-        fitted = coordinates.parameters(solution.x)
+        fitted = space.parameters(solution.x)
         # J is of the last accepted step, but the residual may be of one that was refused after it.
         return fitted, J, self._windows.residual(fitted)
 

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
-from jaxtyping import Float
+from jaxtyping import Bool, Float
 
 from realitygrad_ros.identification.coordinates import DISSIPATION, Variable
 from realitygrad_ros.identification.identifiability import LARGEST_DOUBT, LARGEST_ERROR
@@ -38,6 +38,7 @@ def verdicts(
     errors: Mapping[Variable, float],
     held: Mapping[Variable, float],
     doubt: Float[np.ndarray, "joint"],
+    resting: Bool[np.ndarray, "joint"],
 ) -> tuple[ParameterVerdict, ...]:
     """A verdict for every parameter of every joint.
 
@@ -48,6 +49,7 @@ def verdicts(
         errors: standard error of each variable that was fitted, in its unit.
         held: variables that were not, with the standard error in units of the natural scale that they would have.
         doubt: share by which an unknown tool would change kp: see `identifiability.tool_doubt`.
+        resting: joints that hardly move: see `Windows`.
     """
     found = []
     for name in PARAMETER_NAMES:
@@ -58,16 +60,18 @@ def verdicts(
             if name == "kd" and not lowered:
                 error, reason = None, f"only kd + damping of {joint} is fixed by this data; kd kept at its prior"
             elif variable in held:
-                error, reason = None, _why_held(variable, held[variable], joint, float(doubt[j]))
+                error, reason = None, _why_held(variable, held[variable], joint, float(doubt[j]), bool(resting[j]))
             else:
-                error = errors[variable]
+                error = float(errors[variable])
                 reason = _remark(name, values[1], bounds[name], lowered)
             found.append(ParameterVerdict(name, joint, *values, error, error is not None, reason))
     return tuple(found)
 
 
-def _why_held(variable: Variable, error: float, joint: str, doubt: float) -> str:
+def _why_held(variable: Variable, error: float, joint: str, doubt: float, resting: bool) -> str:
     name = "kd + damping" if variable.name == DISSIPATION else variable.name
+    if resting:
+        return f"{joint} hardly moves in this data; {name} kept at its prior"
     if variable.name == "kp" and doubt > LARGEST_DOUBT:
         return (
             f"the links beyond {joint} are too light to weigh its gains (a small tool that the URDF does not know "

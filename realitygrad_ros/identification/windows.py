@@ -31,6 +31,9 @@ LEAST_MOTION = 1e-3
 SMALLEST_SHARE = 0.01
 """A joint that moves less than this share of the liveliest joint's motion counts as if it moved that much."""
 
+LEAST_SIGNAL = 5.0
+"""A joint that moves less than this multiple of its encoder's noise counts as resting."""
+
 BATCH = 128
 """Windows whose derivatives are held in memory together."""
 
@@ -56,6 +59,7 @@ class Windows:
             smoothed: motion without noise, [time, window, joint]; windows start in it.
             command: mean position command of each step, [time, window, joint].
             motion: s_q, [joint].
+            resting: [joint], True where the motion does not stand out from the noise.
 
         Raises:
             RealityGradError: the recordings hold no window, differ in their time step, or nothing moves in them.
@@ -75,10 +79,12 @@ class Windows:
         measured = [_side_by_side(piece.measured[i] for piece in pieces) for i in range(2)]
         self._measured = [signal[:: self._stride] for signal in measured]
         self.motion, speed = (np.sqrt(np.mean((signal - signal[:1]) ** 2, axis=(0, 1))) for signal in measured)
+        noise = measured[0] - self.smoothed.position
+        self.resting = self.motion < LEAST_SIGNAL * np.sqrt(np.mean(noise**2, axis=(0, 1)))
         self._scale = [np.maximum(m, SMALLEST_SHARE * m.max()) for m in (self.motion, speed)]
-        if self.motion.max() < LEAST_MOTION:
+        if self.motion.max() < LEAST_MOTION or self.resting.all():
             raise RealityGradError(
-                f"nothing moves in the recordings (at most {self.motion.max():.1e} rad within {WINDOW:g} s); "
+                f"nothing moves in the recordings but by noise ({self.motion.max():.1e} rad within {WINDOW:g} s); "
                 "record motions that use every joint"
             )
 
