@@ -12,7 +12,6 @@ import pytest
 from conftest import wait_until
 
 from realitygrad_ros.commands.demo import demonstrate
-from realitygrad_ros.errors import RealityGradError
 from realitygrad_ros.iteration.run_folder import RunFolder
 from realitygrad_ros.nodes.bringup import node_specs
 from realitygrad_ros.robot.parameters import PARAMETER_NAMES
@@ -24,18 +23,6 @@ FEW = {
 NODES = ("twin_node", "policy_node", "recorder_node", "sysid_node", "trainer_node", "iteration_node")
 
 
-def demonstrate_on_a_busy_machine(specs, run_directory):
-    """Where other programs starve twin and policy, the policy rightly stops; the run then goes on from its folder."""
-    for _ in range(3):
-        try:
-            return demonstrate(specs, run_directory, iterations=1)
-        except RealityGradError as error:
-            stopped = error
-            if "commands no more" not in str(error):
-                break
-    raise stopped
-
-
 def test_one_iteration_over_ros(tmp_path, monkeypatch):
     monkeypatch.setenv("ROS_DOMAIN_ID", os.environ.get("ROS_DOMAIN_ID", "0"))
     monkeypatch.setenv("ROS_AUTOMATIC_DISCOVERY_RANGE", "LOCALHOST")
@@ -43,7 +30,7 @@ def test_one_iteration_over_ros(tmp_path, monkeypatch):
         dataclasses.replace(spec, parameters={**spec.parameters, **FEW.get(spec.name, {})})
         for spec in node_specs("ur5", "twin", tmp_path)
     ]
-    figures = json.loads(json.dumps(demonstrate_on_a_busy_machine(specs, tmp_path)))
+    figures = json.loads(json.dumps(demonstrate(specs, tmp_path, iterations=1)))
     before, after = figures["iterations"]
     for k, row in enumerate((before, after)):
         assert row.keys() == {"k", "seconds", "gap_mean_m", "gap_accumulated_m", "target_error_mean_m", "residual"}
@@ -61,8 +48,7 @@ def test_one_iteration_over_ros(tmp_path, monkeypatch):
     assert (tmp_path / "report.html").is_file()
     log = (tmp_path / "nodes.log").read_text()
     assert "Traceback" not in log
-    assert log.count("ended with exit code 0") % len(NODES) == 0
-    assert "ended by" not in log
+    assert log.count("ended with exit code 0") == len(NODES)
 
 
 @pytest.fixture

@@ -26,8 +26,13 @@ from realitygrad_ros.robot.parameters import PARAMETER_UNITS
 if TYPE_CHECKING:
     from rclpy.node import Node
 
+    from realitygrad_ros.nodes.remote import RemoteJob
+
 START_TIME = 60.0
 """How long the nodes may take to be there [s]."""
+
+ROLLOUTS = 3
+"""How often an iteration is tried while it is the rollout that fails."""
 
 DOMAINS = range(1, 101)
 """ROS domains whose ports lie below those that Linux gives away by itself."""
@@ -78,17 +83,40 @@ def demonstrate(specs: Sequence[NodeSpec], run_directory: Path, iterations: int)
         with log.open("a") as output, start_graph(specs, output) as graph, _client() as node, _display() as show:
             from realitygrad_ros.nodes.remote import RemoteJob
 
-            def interrupted() -> bool:
-                graph.check()
-                return False
-
-            job = RemoteJob(node, "iteration_node", "run_iteration", "cancel")
             _await_nodes(node, graph, [spec.name for spec in specs])
+            job = RemoteJob(node, "iteration_node", "run_iteration", "cancel")
             while folder.finished() <= iterations:
-                job.run(show, interrupted)
+                _run_iteration(job, graph, show)
     except RealityGradError as error:
         raise RealityGradError(f"{error} (all that the nodes said is in '{log}')") from error
     return _figures(run_directory)
+
+
+def _run_iteration(job: "RemoteJob", graph: Graph, show: Progress) -> None:
+    """Let the graph do an iteration, and roll out again where other programs starved the twin.
+
+    The policy stops, as it must, when joint states are late. On a real robot its user looks why before going on.
+    """
+    stage = ""
+
+    def told(name: str, fraction: float, figures: Mapping[str, float]) -> None:
+        nonlocal stage
+        stage = name
+        show(name, fraction, figures)
+
+    def interrupted() -> bool:
+        graph.check()
+        return False
+
+    for attempt in range(1, ROLLOUTS + 1):
+        try:
+            job.run(told, interrupted)
+            return
+        except RealityGradError as error:
+            graph.check()
+            if stage != "rollout" or attempt == ROLLOUTS:
+                raise
+            print(f"{error}; rolling out again", file=sys.stderr, flush=True)
 
 
 def _figures(run_directory: Path) -> dict[str, Any]:
