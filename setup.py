@@ -67,7 +67,7 @@ setup(
             "ros-visualization-msgs",
             "xacro>=2.1.0",
         ],
-        "test": ["example-robot-data>=4.2", "hypothesis>=6.100", "pin>=3.1", "pytest>=8.0", "setuptools>=64"],
+        "test": ["example-robot-data>=4.2", "hypothesis>=6.120", "pin>=3.1", "pytest>=8.0", "setuptools>=64"],
         "dev": ["mypy>=1.13", "pre-commit>=4.0", "ruff>=0.9", "types-PyYAML"],
     },
     entry_points={
