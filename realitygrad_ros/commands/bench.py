@@ -24,7 +24,7 @@ def run(arguments: argparse.Namespace) -> int:
     with progress_bar() as progress:
         figures = benchmark.run(arguments.robot, progress)
     for name, figure in _rows(figures):
-        print(f"{name:<40} {figure:>16}")
+        print(f"{name:<40} {figure:>24}")
     write_json(arguments.json, figures)
     return 0
 
@@ -34,4 +34,10 @@ def _rows(figures: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, s
         if isinstance(value, Mapping):
             yield from _rows(value, f"{prefix}{name}.")
         else:
-            yield f"{prefix}{name}", f"{value:,.5g}" if isinstance(value, float) else str(value)
+            yield f"{prefix}{name}", _text(value)
+
+
+def _text(value: Any) -> str:
+    if isinstance(value, list):
+        return " to ".join(map(_text, value))
+    return f"{value:,.5g}" if isinstance(value, float) else str(value)

@@ -33,10 +33,11 @@ def write_json(path: Path | None, figures: Mapping[str, Any]) -> None:
 
 @contextmanager
 def progress_bar() -> Iterator[Progress]:
-    """A bar on stderr that shows the stage, its figures and the time."""
+    """A bar on stderr that shows the stage, its figures and the time; nothing where stderr is no terminal."""
     from tqdm import tqdm
 
-    with tqdm(total=1.0, bar_format="{desc:<28} {percentage:3.0f}% |{bar}| {elapsed}{postfix}", leave=False) as bar:
+    bar_format = "{desc:<28} {percentage:3.0f}% |{bar}| {elapsed}{postfix}"
+    with tqdm(total=1.0, bar_format=bar_format, leave=False, disable=None) as bar:
 
         def show(stage: str, fraction: float, figures: Mapping[str, float]) -> None:
             bar.set_description_str(stage, refresh=False)
