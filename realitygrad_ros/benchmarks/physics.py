@@ -8,6 +8,7 @@ import os
 import platform
 import time
 from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from statistics import median, quantiles
 from typing import Any
 
@@ -22,8 +23,8 @@ from realitygrad_ros.robot.model import RobotModel
 from realitygrad_ros.twin.twin import mujoco_model
 
 TIME_STEP = 0.002
-WORLDS = 512
-STEPS = 100
+WORLDS = 256
+STEPS = 400
 MUJOCO_STEPS = 20_000
 ROUNDS = 15
 
@@ -38,19 +39,22 @@ def run(robot: str, progress: Progress) -> dict[str, Any]:
     Returns:
         Medians of physics steps per second by what was run: `forward` and `forward_backward` on one thread,
         `mujoco_forward`; the medians of their ratios round by round; `threads_speedup`, of forward and backward on two
-        threads over one; the middle half of the rounds of each; the seconds that a first launch of each kernel took,
-        which is its compilation unless it was found in the cache; and the machine.
+        threads over one, and `mujoco_threads_speedup`, the same of two MuJoCo simulations over one, which is what the
+        machine gives to work that shares nothing; the middle half of the rounds of each; the seconds that a first
+        launch of each kernel took, which is its compilation unless it was found in the cache; and the machine.
     """
     configuration, model = load_robot(robot)
     one, two = (_Rollouts(configuration, model, threads) for threads in (1, 2))
     first_launch = {"forward": _seconds(one.forward), "forward_backward": _seconds(one.forward_backward)}
     two.forward_backward()
-    peer = _mujoco(configuration)
+    peer, second_peer = _mujoco(configuration), _mujoco(configuration)
+    parallel_peers = _together(peer, second_peer, ThreadPoolExecutor(1))
     work: dict[str, tuple[Callable[[], None], int]] = {
         "forward": (one.forward, WORLDS * STEPS),
         "forward_backward": (one.forward_backward, WORLDS * STEPS),
         "mujoco_forward": (peer, MUJOCO_STEPS),
         "two_threads": (two.forward_backward, WORLDS * STEPS),
+        "mujoco_two_threads": (parallel_peers, 2 * MUJOCO_STEPS),
     }
     rates: dict[str, list[float]] = {name: [] for name in work}
     for done in range(ROUNDS):
@@ -61,6 +65,7 @@ def run(robot: str, progress: Progress) -> dict[str, Any]:
         "forward_over_mujoco": _ratio(rates, "forward", "mujoco_forward"),
         "forward_backward_over_mujoco": _ratio(rates, "forward_backward", "mujoco_forward"),
         "threads_speedup": _ratio(rates, "two_threads", "forward_backward"),
+        "mujoco_threads_speedup": _ratio(rates, "mujoco_two_threads", "mujoco_forward"),
     }
     return {
         **{name: median(rates[name]) for name in ("forward", "forward_backward", "mujoco_forward")},
@@ -111,6 +116,15 @@ def _mujoco(configuration: RobotConfiguration) -> Callable[[], None]:
         mujoco.mj_step(model, data, MUJOCO_STEPS)
 
     return step
+
+
+def _together(first: Callable[[], None], second: Callable[[], None], pool: ThreadPoolExecutor) -> Callable[[], None]:
+    def both() -> None:
+        other = pool.submit(second)
+        first()
+        other.result()
+
+    return both
 
 
 def _seconds(function: Callable[[], None]) -> float:

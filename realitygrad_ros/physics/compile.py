@@ -224,6 +224,10 @@ def kernel(source: str) -> Any:
     )
 
 
+PIECES = 4
+"""Into how many pieces a launch is cut for each thread, so that a core which others use too does not delay the end."""
+
+
 class Launcher:
     """Launches kernels over worlds, shared among CPU threads: a Warp launch releases the interpreter's lock."""
 
@@ -236,7 +240,7 @@ class Launcher:
         """Run `kernel(source)` for threads 0 to count - 1; `arguments` follow the kernel's `first`."""
         compiled = kernel(source)
         compiled.module.load("cpu")  # Here, so that the threads need not each compile it.
-        share = -(-count // self.threads)
+        share = -(-count // (self.threads * PIECES))
         if self._pool is None or count < 2:
             wp.launch(compiled, dim=count, inputs=[0, *arguments], device="cpu")
             return
