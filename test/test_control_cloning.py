@@ -9,7 +9,16 @@ import pytest
 import torch
 
 from realitygrad_ros.control import cloning
-from realitygrad_ros.control.cloning import CloneResult, Samples, clone, closed_loop, motion_samples, rest_samples
+from realitygrad_ros.control.cloning import (
+    LARGEST_FIGURES,
+    CloneResult,
+    Samples,
+    clone,
+    closed_loop,
+    motion_samples,
+    refuse_unfit,
+    rest_samples,
+)
 from realitygrad_ros.control.policy import ReachPolicy
 from realitygrad_ros.control.tasks.reach import ReachProblem, sample_targets
 from realitygrad_ros.control.trajectory_optimization import Trajectories, optimise
@@ -177,3 +186,11 @@ def test_rest_is_sampled_from_the_whole_box_and_from_no_target_of_the_motions(tr
     assert torch.allclose(problem.kinematics(rest.position), rest.target, atol=1e-3)
     assert float(rest.velocity.abs().max()) == 0.0
     assert torch.cdist(rest.target, trajectories.target).min() > 0.0
+
+
+@pytest.mark.parametrize("name", LARGEST_FIGURES)
+@pytest.mark.parametrize("value", [10.0, float("nan"), float("inf")])
+def test_a_policy_that_fails_in_the_simulator_is_not_given_to_the_robot(result: CloneResult, name: str, value: float):
+    refuse_unfit(result.figures)
+    with pytest.raises(RealityGradError, match=name):
+        refuse_unfit({**result.figures, name: value})

@@ -36,7 +36,7 @@ def finished(crew, task, tmp_path_factory):
     with pytest.MonkeyPatch.context() as patch:
         # A policy that hardly reaches its targets serves here.
         patch.setattr("realitygrad_ros.control.trajectory_optimization.ITERATIONS", 5)
-        patch.setattr("realitygrad_ros.control.cloning.STEPS", 50)
+        patch.setattr("realitygrad_ros.control.cloning.STEPS", 200)
         for k in (0, 1):
             for stage in STAGES[k == 0 :]:
 

@@ -233,9 +233,15 @@ def _iteration_table(iterations: Sequence[dict[str, Any]]) -> str:
 
 def _parameter_table(parameters: Mapping[str, Any]) -> str:
     head = ["parameter", "joint", "nominal", "fitted", "truth"]
+    # With position commands alone kd and damping are one number; only their sum can be compared with the truth.
+    sums = {
+        joint: {column: values[column] + parameters["damping"][joint][column] for column in values}
+        for joint, values in parameters["kd"].items()
+    }
+    units = {**PARAMETER_UNITS, "kd + damping": PARAMETER_UNITS["kd"]}
     rows = [
-        [f"{name} [{PARAMETER_UNITS[name]}]", joint, *(f"{value:.4g}" for value in values.values())]
-        for name, joints in parameters.items()
+        [f"{name} [{units[name]}]", joint, *(f"{value:.4g}" for value in values.values())]
+        for name, joints in {**parameters, "kd + damping": sums}.items()
         for joint, values in joints.items()
     ]
     return _table(head, rows)

@@ -15,6 +15,7 @@ trajectories. A clone leaves the states on which it was trained, and errors grow
   are goals (q*, 0; p*) -> u* for targets from the whole box.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -52,6 +53,15 @@ RETURN_RATE = 10.0
 CHECK_WORLDS = 16
 CHECK_MOTIONS = 3
 """The closed loop is checked on as many chains of as many motions, to targets never trained on."""
+
+LARGEST_FIGURES = {
+    "hold_error_mean_m": (0.05, "misses its targets by more than"),
+    "hold_speed_max": (0.5, "does not come to rest: while it should hold, a joint moves faster [rad/s] than"),
+    "torque_ratio_max": (1.0, "asks for more of the effort limit than"),
+    "velocity_ratio_max": (1.0, "moves a joint at more of its velocity limit than"),
+    "position_limit_excess_max": (0.0, "moves a joint beyond its position limit by more [rad] than"),
+}
+"""What the closed-loop check may find in a policy that is fit for a robot, and what is wrong with it otherwise."""
 
 
 class CloneResult(NamedTuple):
@@ -126,6 +136,23 @@ def clone(
     loss = train(policy, motions, rest, problem.lag, seed, progress, cancelled)
     figures = {"loss": loss} | check(policy, problem, configuration, seed, cancelled)
     return CloneResult(policy.to_bundle(model, configuration, parameters, epoch=epoch, parent=parent), figures)
+
+
+def refuse_unfit(figures: Mapping[str, float]) -> None:
+    """Keep a policy from the robot that fails in its own simulator.
+
+    Args:
+        figures: of `clone`.
+
+    Raises:
+        RealityGradError: a figure is above its largest allowed value, or not finite.
+    """
+    for name, (largest, complaint) in LARGEST_FIGURES.items():
+        if not figures[name] <= largest:
+            raise RealityGradError(
+                f"the policy is not given to the robot: in the simulator it {complaint} {largest:g} "
+                f"({name} = {figures[name]:.3g}); check the calibration and the task, or train with more motions"
+            )
 
 
 def _check_origin(

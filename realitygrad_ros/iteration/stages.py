@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from realitygrad_ros.control.bundle import PolicyBundle
-from realitygrad_ros.control.cloning import clone
+from realitygrad_ros.control.cloning import clone, refuse_unfit
 from realitygrad_ros.control.trajectory_optimization import Trajectories, optimise
 from realitygrad_ros.errors import Cancelled
 from realitygrad_ros.identification.fit import FitResult, fit
@@ -114,7 +114,8 @@ def learn(
         Figures of motions and policy: see `optimise` and `clone`.
 
     Raises:
-        RealityGradError: a target is out of reach, or a file of the folder is damaged.
+        RealityGradError: a target is out of reach, a file of the folder is damaged, or the policy fails in the
+            simulator.
         Cancelled: `cancelled` asked for it.
     """
     trajectories, policy = directory / "trajectories.safetensors", directory / "policy.safetensors"
@@ -149,6 +150,7 @@ def learn(
             progress=progress,
             cancelled=cancelled,
         )
+        refuse_unfit(result.figures)
         result.bundle.write(policy)
         return result.figures
 
