@@ -101,5 +101,8 @@ def test_a_mimic_joint_ends_with_one_line_and_leaves_no_file(
 
 
 def test_figures_that_cannot_be_written_end_with_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["check", "ur5", "--json", str(tmp_path / "nowhere" / "figures.json")]) == 2
+    folder = tmp_path / "folder"
+    folder.mkdir()
+    assert main(["check", "ur5", "--json", str(folder)]) == 2
     assert "cannot be written" in capsys.readouterr().err
+    assert list(tmp_path.rglob("*")) == [folder]

@@ -1,13 +1,12 @@
 """Check a robot's description: print joints, limits, masses, the condition of the mass matrix, and every warning."""
 
 import argparse
-import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from realitygrad_ros.errors import RealityGradError
+from realitygrad_ros.commands.console import add_json_argument, write_json
 
 if TYPE_CHECKING:
     from realitygrad_ros.robot.configuration import RobotConfiguration
@@ -28,21 +27,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="FILE",
         help="a URDF or xacro file, the YAML file of a robot's configuration, or the name of a robot in config/",
     )
-    parser.add_argument("--json", type=Path, metavar="FILE", help="write the figures, in SI units, to this file too")
+    add_json_argument(parser)
 
 
 def run(arguments: argparse.Namespace) -> int:
     """Print the table, and write it as JSON where asked."""
-    from realitygrad_ros.files import write_whole
-
     configuration, model = _load(arguments.file)
     figures = describe(model, configuration)
     print(_as_text(figures))
-    if arguments.json:
-        try:
-            write_whole(arguments.json, json.dumps(figures, indent=2, allow_nan=False).encode())
-        except OSError as error:
-            raise RealityGradError(f"'{arguments.json}' cannot be written: {error.strerror}") from error
+    write_json(arguments.json, figures)
     return 0
 
 
