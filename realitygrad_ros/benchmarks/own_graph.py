@@ -1,124 +1,96 @@
-"""A ROS graph for measurements: an own domain on this machine, processes in it, and a node to talk to them."""
+"""A ROS graph for measurements: nodes in a domain of their own, and a node of this process to talk to them."""
 
-import os
-import signal
 import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-import rclpy
 from diagnostic_msgs.msg import DiagnosticArray
-from rclpy.executors import SingleThreadedExecutor
+from rclpy.client import Client
+from rclpy.node import Node
 
 from realitygrad_ros.errors import RealityGradError
+from realitygrad_ros.nodes.bringup import NodeSpec
+from realitygrad_ros.nodes.processes import Graph, enter_own_domain, start_graph
 from realitygrad_ros.nodes.qos import DIAGNOSTICS
+from realitygrad_ros.nodes.remote import spinning_node
 
 PATIENCE = 30.0
 """Longest wait for another process [s]."""
 
-
-DOMAINS = range(215, 233)
-"""The upper ones of those whose ports do not meet the ephemeral ports of Linux."""
+POLL_PERIOD = 0.002
+"""How often it is looked whether another process has come as far as it should [s]."""
 
 
 class OwnGraph:
-    """Apart from every robot: in a ROS domain that hardly anybody uses, and on this machine alone.
+    """Running nodes apart from every robot; made by `own_graph`."""
 
-    A context manager; at its end every process is ended.
-    """
-
-    def __init__(self) -> None:
-        self._domain = DOMAINS[os.getpid() % len(DOMAINS)]
-        self._environment = {
-            **os.environ,
-            "ROS_DOMAIN_ID": str(self._domain),
-            "ROS_AUTOMATIC_DISCOVERY_RANGE": "LOCALHOST",
-        }
-        self._processes: list[tuple[subprocess.Popen[bytes], Path]] = []
+    def __init__(self, node: Node, graph: Graph, directory: Path, log: Path) -> None:
+        self.node = node
+        """Of this process; a thread spins it."""
+        self.directory = directory
+        """For files of the measurement; it goes with the graph."""
         self.diagnostics: dict[str, dict[str, str]] = {}
         """The newest values by node."""
+        self._graph = graph
+        self._log = log
+        node.create_subscription(DiagnosticArray, "/diagnostics", self._on_diagnostics, DIAGNOSTICS)
 
-    def __enter__(self) -> "OwnGraph":
-        self._directory = tempfile.TemporaryDirectory(prefix="realitygrad_bench_")
-        self.directory = Path(self._directory.name)
-        users_range = os.environ.get("ROS_AUTOMATIC_DISCOVERY_RANGE")
-        os.environ["ROS_AUTOMATIC_DISCOVERY_RANGE"] = "LOCALHOST"  # read when the context begins
-        self._context = rclpy.Context()
-        rclpy.init(context=self._context, domain_id=self._domain)
-        self.node = rclpy.create_node("bench", context=self._context)
-        if users_range is None:
-            del os.environ["ROS_AUTOMATIC_DISCOVERY_RANGE"]
-        else:
-            os.environ["ROS_AUTOMATIC_DISCOVERY_RANGE"] = users_range
-        self._executor = SingleThreadedExecutor(context=self._context)
-        self._executor.add_node(self.node)
-        self.node.create_subscription(DiagnosticArray, "/diagnostics", self._on_diagnostics, DIAGNOSTICS)
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        for process, _ in self._processes:
-            if process.poll() is None:
-                process.send_signal(signal.SIGINT)
-        for process, _ in self._processes:
-            try:
-                process.wait(PATIENCE)
-            except subprocess.TimeoutExpired:
-                process.kill()
-                process.wait()
-        self._executor.shutdown()
-        self.node.destroy_node()
-        self._context.try_shutdown()
-        self._directory.cleanup()
-
-    def start(self, module: str, *arguments: str) -> subprocess.Popen[bytes]:
-        """Start `python -m realitygrad_ros.<module>` in this graph."""
-        output = self.directory / f"{module}_{len(self._processes)}.log"
-        with open(output, "wb") as stream:
-            process = subprocess.Popen(
-                [sys.executable, "-m", f"realitygrad_ros.{module}", *arguments],
-                stdout=stream,
-                stderr=subprocess.STDOUT,
-                env=self._environment,
-            )
-        self._processes.append((process, output))
-        return process
-
-    def output(self, process: subprocess.Popen[bytes]) -> str:
-        """What a process has printed so far."""
-        return next(path for known, path in self._processes if known is process).read_text(errors="replace")
-
-    def wait(self, condition: Callable[[], Any], what: str, patience: float = PATIENCE) -> Any:
-        """Let messages come until `condition` returns something true, and return that.
+    def start(self, spec: NodeSpec) -> float:
+        """Start a node and return the time until it says that it is ready [s].
 
         Raises:
-            RealityGradError: it did not in `patience` seconds; the message names `what`.
+            RealityGradError: it has ended, or is not ready in time.
         """
-        deadline = time.monotonic() + patience
-        while not (result := condition()):
-            if time.monotonic() > deadline:
-                raise RealityGradError(f"waited {patience:g} s in vain for {what}")
-            self._executor.spin_once(timeout_sec=0.02)
-        return result
+        begin = time.monotonic()
+        self._graph.start(spec, self.directory)
+        self.wait(lambda: f"[{spec.name}]: ready" in self._log.read_text(), f"{spec.name} to be ready")
+        return time.monotonic() - begin
 
-    def spin(self, seconds: float) -> None:
-        """Let messages come for a while."""
-        end = time.monotonic() + seconds
-        while (left := end - time.monotonic()) > 0.0:
-            self._executor.spin_once(timeout_sec=left)
-
-    def call(self, service_type: Any, name: str, request: Any) -> Any:
-        """Call a service, waiting for it first, and return its response."""
+    def client(self, service_type: Any, name: str) -> Client:
+        """A client of a service that is there."""
         client = self.node.create_client(service_type, name)
         self.wait(client.service_is_ready, f"service '{name}'")
-        future = client.call_async(request)
-        self.wait(future.done, f"the answer of '{name}'")
-        self.node.destroy_client(client)
-        return future.result()
+        return client
+
+    def wait(self, condition: Callable[[], Any], what: str) -> None:
+        """Wait until `condition` returns something true.
+
+        Raises:
+            RealityGradError: it did not in time, and the message names `what`; or a node has ended.
+        """
+        deadline = time.monotonic() + PATIENCE
+        while not condition():
+            self._graph.check()
+            if time.monotonic() > deadline:
+                raise RealityGradError(f"waited {PATIENCE:g} s in vain for {what}")
+            time.sleep(POLL_PERIOD)
 
     def _on_diagnostics(self, message: DiagnosticArray) -> None:
         for status in message.status:
             self.diagnostics[status.name] = {value.key: value.value for value in status.values}
+
+
+@contextmanager
+def own_graph() -> Iterator[OwnGraph]:
+    """A graph without nodes yet, in a ROS domain that nobody uses; at its end every node is ended."""
+    enter_own_domain()
+    with tempfile.TemporaryDirectory(prefix="realitygrad_bench_") as directory:
+        log = Path(directory) / "nodes.log"
+        with log.open("w") as output, start_graph([], output) as graph, spinning_node("bench") as node:
+            yield OwnGraph(node, graph, Path(directory), log)
+
+
+@contextmanager
+def joint_state_source(robot: str, seconds: float) -> Iterator["subprocess.Popen[str]"]:
+    """`realitygrad_ros.benchmarks.joint_state_source` as a process, which ends with the `with` block."""
+    command = [sys.executable, "-m", "realitygrad_ros.benchmarks.joint_state_source", "--robot", robot]
+    with subprocess.Popen([*command, "--seconds", str(seconds)], stdout=subprocess.PIPE, text=True) as process:
+        try:
+            yield process
+        finally:
+            process.kill()

@@ -2,6 +2,7 @@
 
 import time
 from itertools import pairwise
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -9,6 +10,9 @@ from realitygrad_ros.control.bundle import OBSERVATION_TERMS, PolicyBundle
 from realitygrad_ros.errors import RealityGradError
 from realitygrad_ros.progress import Progress, silent
 from realitygrad_ros.robot.configuration import RobotConfiguration, load_configuration
+
+if TYPE_CHECKING:
+    from realitygrad_ros.benchmarks.own_graph import OwnGraph
 
 HIDDEN = (128, 128)
 """Neurons in the layers of the synthetic policy: the size of a real one."""
@@ -54,12 +58,11 @@ def run(robot: str, progress: Progress = silent, seconds: float = 20.0) -> dict[
         RealityGradError: the configuration is wrong, or the node does not come up.
     """
     # ROS is imported here, because the policy above serves tests without it, too.
-    from geometry_msgs.msg import PointStamped
-    from std_msgs.msg import Float64MultiArray, UInt8MultiArray
-    from std_srvs.srv import SetBool
+    from std_msgs.msg import Float64MultiArray
 
-    from realitygrad_ros.benchmarks.own_graph import PATIENCE, OwnGraph
-    from realitygrad_ros.nodes.qos import COMMAND, LATCHED, TARGET
+    from realitygrad_ros.benchmarks.own_graph import joint_state_source, own_graph
+    from realitygrad_ros.nodes.bringup import NodeSpec
+    from realitygrad_ros.nodes.qos import COMMAND
 
     configuration = load_configuration(robot)
     commands = 0
@@ -68,30 +71,17 @@ def run(robot: str, progress: Progress = silent, seconds: float = 20.0) -> dict[
         nonlocal commands
         commands += 1
 
-    with OwnGraph() as graph:
+    with own_graph() as graph:
         progress("start", 0.0, {})
-        begin = time.monotonic()
-        policy = graph.start("nodes.policy_node", "--ros-args", "-p", f"robot:={robot}")
-        while "ready" not in graph.output(policy):
-            if policy.poll() is not None or time.monotonic() - begin > PATIENCE:
-                raise RealityGradError(f"the policy node does not start: {graph.output(policy).strip()}")
-            time.sleep(0.002)
-        start = time.monotonic() - begin
-        graph.start("benchmarks.joint_state_source", "--robot", robot, "--seconds", str(seconds + 60.0))
-        bundles = graph.node.create_publisher(UInt8MultiArray, "policy/bundle", LATCHED)
-        bundles.publish(UInt8MultiArray(data=synthetic_bundle(configuration).to_bytes()))
-        targets = graph.node.create_publisher(PointStamped, "target", TARGET)
-        graph.wait(targets.get_subscription_count, "the policy node")
-        target = PointStamped()
-        target.header.frame_id = "base_link"
-        targets.publish(target)
-        graph.node.create_subscription(Float64MultiArray, "forward_position_controller/commands", count, COMMAND)
-        graph.wait(lambda: graph.call(SetBool, "policy/engage", SetBool.Request(data=True)).success, "the policy")
-        begin = time.monotonic()
-        while (elapsed := time.monotonic() - begin) < seconds:
-            progress("run", elapsed / seconds, {"commands": commands})
-            graph.spin(0.1)
-        figures = graph.diagnostics["policy_node"]
+        start = graph.start(NodeSpec("policy_node", {"robot": robot}))
+        with joint_state_source(robot, seconds + 60.0):
+            graph.node.create_subscription(Float64MultiArray, "forward_position_controller/commands", count, COMMAND)
+            _engage(graph, configuration)
+            begin = time.monotonic()
+            while (elapsed := time.monotonic() - begin) < seconds:
+                progress("run", elapsed / seconds, {"commands": commands})
+                time.sleep(0.1)
+            figures = graph.diagnostics["policy_node"]
     if figures["engaged"] != "True":
         raise RealityGradError("the policy node stopped by itself during the measurement")
     return {
@@ -103,3 +93,23 @@ def run(robot: str, progress: Progress = silent, seconds: float = 20.0) -> dict[
         "inference_p99_ms": float(figures["inference p99 [ms]"]),
         "commands_received": commands,
     }
+
+
+def _engage(graph: "OwnGraph", configuration: RobotConfiguration) -> None:
+    """Give the policy node a policy and a target, and engage it."""
+    from geometry_msgs.msg import PointStamped
+    from std_msgs.msg import UInt8MultiArray
+    from std_srvs.srv import SetBool
+
+    from realitygrad_ros.nodes.qos import LATCHED, TARGET
+    from realitygrad_ros.nodes.remote import call
+
+    bundles = graph.node.create_publisher(UInt8MultiArray, "policy/bundle", LATCHED)
+    bundles.publish(UInt8MultiArray(data=synthetic_bundle(configuration).to_bytes()))
+    targets = graph.node.create_publisher(PointStamped, "target", TARGET)
+    graph.wait(targets.get_subscription_count, "the policy node")
+    target = PointStamped()
+    target.header.frame_id = "base_link"
+    targets.publish(target)
+    engage = graph.client(SetBool, "policy/engage")
+    graph.wait(lambda: call(engage, SetBool.Request(data=True), "policy_node").success, "the policy to engage")

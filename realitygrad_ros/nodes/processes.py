@@ -1,7 +1,9 @@
 """The graph as processes of this machine, for users without `ros2 launch`: started, watched and ended together."""
 
 import os
+import random
 import signal
+import socket
 import subprocess
 import sys
 import tempfile
@@ -25,10 +27,38 @@ GRACE = ((signal.SIGINT, 10.0), (signal.SIGTERM, 3.0), (signal.SIGKILL, 3.0))
 
 STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
+DOMAINS = range(1, 101)
+"""ROS domains whose ports lie below those that Linux gives away by itself."""
+
 
 def stay_on_this_machine() -> None:
     """Keep the ROS traffic of this process and of its children on this machine, unless the user said otherwise."""
     os.environ.setdefault("ROS_AUTOMATIC_DISCOVERY_RANGE", "LOCALHOST")
+
+
+def enter_own_domain() -> int:
+    """Take this process and its children into a ROS domain that nobody uses, on this machine alone; return its number.
+
+    Raises:
+        RealityGradError: every domain is in use.
+    """
+    domain = _free_domain()
+    os.environ["ROS_DOMAIN_ID"] = str(domain)
+    os.environ["ROS_AUTOMATIC_DISCOVERY_RANGE"] = "LOCALHOST"
+    return domain
+
+
+def _free_domain() -> int:
+    """A ROS domain that nobody on this machine uses: the port at which its first participant listens is free."""
+    for domain in random.sample(DOMAINS, len(DOMAINS)):
+        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
+            try:
+                # DDSI-RTPS 2.5, 9.6.2.3: ports start at 7400, 250 a domain; 10 is the first participant's own.
+                probe.bind(("", 7400 + 250 * domain + 10))
+            except OSError:
+                continue
+            return domain
+    raise RealityGradError("every ROS domain of this machine is in use; end some ROS nodes")
 
 
 class Graph:
@@ -106,9 +136,10 @@ class Graph:
         assert process.stdout is not None
         last_line = ""
         try:
-            for line in process.stdout:
-                last_line = line.strip().removeprefix(f"{name}: ") or last_line
-                self._print(name, line, colour)
+            with process.stdout as lines:
+                for line in lines:
+                    last_line = line.strip().removeprefix(f"{name}: ") or last_line
+                    self._print(name, line, colour)
             code = process.wait()
             how = f"with exit code {code}" if code >= 0 else f"by {signal.Signals(-code).name}"
             self._fail(f"{name} ended {how}" + (f": {last_line}" if last_line else ""))

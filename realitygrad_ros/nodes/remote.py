@@ -1,18 +1,22 @@
-"""Other nodes, seen from a worker thread while an executor spins elsewhere: services, parameters and long jobs.
+"""Other nodes, seen from a thread while an executor spins elsewhere: services, parameters and long jobs.
 
 Nothing here may be called from a callback of the node: it waits.
 """
 
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
+import rclpy
 from diagnostic_msgs.msg import DiagnosticStatus
 from rcl_interfaces.srv import SetParameters
 from rclpy.client import Client
+from rclpy.executors import SingleThreadedExecutor
 from rclpy.node import Node
 from rclpy.parameter import Parameter
+from rclpy.signals import SignalHandlerOptions
 from std_srvs.srv import Trigger
 
 from realitygrad_ros.errors import Cancelled, RealityGradError
@@ -28,6 +32,34 @@ CANCEL_TIME = 0.7
 
 POLL_PERIOD = 0.02
 """How often a waiting thread looks whether it was cancelled [s]."""
+
+SPIN_TIME = 0.1
+"""Longest time until a spinning thread notices that it shall end [s]."""
+
+
+@contextmanager
+def spinning_node(name: str) -> Iterator[Node]:
+    """A node of a process that is no node itself; its callbacks run in a thread while the `with` block lasts."""
+    # Our process has its own way with signals.
+    rclpy.init(args=[], signal_handler_options=SignalHandlerOptions.NO)
+    node = rclpy.create_node(name)
+    executor = SingleThreadedExecutor()
+    executor.add_node(node)
+    stop = threading.Event()
+
+    def spin() -> None:
+        while not stop.is_set():
+            executor.spin_once(timeout_sec=SPIN_TIME)
+
+    thread = threading.Thread(target=spin, name="spin")
+    thread.start()
+    try:
+        yield node
+    finally:
+        stop.set()
+        thread.join()
+        node.destroy_node()
+        rclpy.try_shutdown()
 
 
 def call(client: Client, request: Any, owner: str, cancelled: CancelCheck = never) -> Any:
