@@ -116,7 +116,7 @@ class RealityGradNode(Node):
         message.header.stamp = self.get_clock().now().to_msg()
         self._diagnostics.publish(message)
 
-    def _check_parameters(self, parameters: Sequence[Parameter[Any]]) -> SetParametersResult:
+    def _check_parameters(self, parameters: Sequence[Parameter]) -> SetParametersResult:
         try:
             for parameter in parameters:
                 if parameter.value is None and self.has_parameter(parameter.name):
