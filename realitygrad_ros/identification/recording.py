@@ -18,6 +18,8 @@ from realitygrad_ros.identification.bag import Bag
 from realitygrad_ros.identification.smoothing import local_polynomial
 from realitygrad_ros.robot.joint_map import JointMap
 
+COMMANDS = "forward_position_controller/commands"
+
 GAP_PERIODS = 5.0
 """Joint states further apart than this many periods leave a gap, over which nothing is compared."""
 
@@ -172,9 +174,6 @@ def read_recording(
     path: Path | str,
     joint_names: Sequence[str],
     *,
-    joint_states_topic: str = "joint_states",
-    command_topic: str = "forward_position_controller/commands",
-    target_topic: str = "target",
     namespace: str | None = None,
 ) -> Recording:
     """Read joint states, position commands and, where there are any, targets from a bag.
@@ -186,7 +185,6 @@ def read_recording(
     Args:
         path: a bag's folder, or an .mcap or .db3 file.
         joint_names: the order of the arrays and of the commands.
-        joint_states_topic, command_topic, target_topic: names without their namespace.
         namespace: of the robot; None takes the topics from whichever namespace has them.
 
     Raises:
@@ -195,9 +193,9 @@ def read_recording(
     """
     path = Path(path)
     with Bag(path) as bag:
-        states_topic = _require(bag, joint_states_topic, "sensor_msgs/msg/JointState", namespace)
-        commands_topic = _require(bag, command_topic, "std_msgs/msg/Float64MultiArray", namespace)
-        targets_topic = bag.find(target_topic, "geometry_msgs/msg/PointStamped", namespace)
+        states_topic = _require(bag, "joint_states", "sensor_msgs/msg/JointState", namespace)
+        commands_topic = _require(bag, COMMANDS, "std_msgs/msg/Float64MultiArray", namespace)
+        targets_topic = bag.find("target", "geometry_msgs/msg/PointStamped", namespace)
         states = _read_joint_states(bag, states_topic, JointMap(tuple(joint_names)))
         command_time, command = _read_commands(bag, commands_topic, tuple(joint_names))
         target_time, target = _read_targets(bag, targets_topic)
