@@ -63,8 +63,6 @@ setup(
             "ros-sensor-msgs",
             "ros-std-msgs",
             "ros-std-srvs",
-            "ros-trajectory-msgs",
-            "ros-visualization-msgs",
             "xacro>=2.1.0",
         ],
         "test": ["example-robot-data>=4.2", "hypothesis>=6.120", "pin>=3.1", "pytest>=8.0", "setuptools>=64"],

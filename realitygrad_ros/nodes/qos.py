@@ -48,4 +48,4 @@ DIAGNOSTICS = QoSProfile(
     history=HistoryPolicy.KEEP_LAST,
     depth=10,
 )
-"""`/diagnostics`, `markers`, `error_cloud`: the ROS default."""
+"""`/diagnostics`: the ROS default."""
