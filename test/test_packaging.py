@@ -93,6 +93,16 @@ def test_every_dependency_is_explained(setup: dict[str, Any], manifest: ElementT
         assert f"`{name}`" in explained, name
 
 
+def test_every_page_is_listed_and_every_link_leads_somewhere() -> None:
+    pages = sorted((ROOT / "docs").glob("*.md"))
+    index = (ROOT / "docs" / "index.md").read_text()
+    for page in pages:
+        assert page.name == "index.md" or f"]({page.name})" in index, page.name
+    for page in (*pages, ROOT / "README.md"):
+        for link in re.findall(r"\]\((?!https?:)([^)#]+)", page.read_text()):
+            assert (page.parent / link).exists(), f"{page.name} links {link}"
+
+
 def names_of(requirements: list[str]) -> set[str]:
     """Names of distributions, without versions."""
     return {re.split("[^A-Za-z0-9_.-]", requirement)[0].lower() for requirement in requirements}
