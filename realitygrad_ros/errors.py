@@ -4,8 +4,12 @@
 class RealityGradError(Exception):
     """Bad input from outside: the message is one line that names the thing at fault and what to do.
 
-    The command line prints it and exits with 2; a service answers it with `success: false`.
+    The command line prints it and exits with 2; a service answers it with `success: false`. Line breaks that come with
+    a name or with the words of a library become spaces.
     """
+
+    def __init__(self, message: str) -> None:
+        super().__init__(" ".join(filter(None, map(str.strip, message.splitlines()))))
 
 
 class Cancelled(Exception):

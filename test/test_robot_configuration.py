@@ -1,6 +1,7 @@
 """A robot's YAML file alone, and against its URDF; and what this package says about the UR5."""
 
-from collections.abc import Callable
+import tempfile
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -8,6 +9,8 @@ import numpy as np
 import pytest
 import yaml
 from example_robots import OWN_UR5, example_robot, oracle_of_file, oracle_of_model
+from hypothesis import given
+from hypothesis import strategies as st
 from numpy.testing import assert_allclose
 
 from realitygrad_ros.errors import RealityGradError
@@ -93,7 +96,7 @@ def rename_joint(content: dict[str, Any]) -> None:
         (set_entry("rates", "policy", to=0), ("rates.policy",)),
         (set_entry("friction_velocity", to=float("inf")), ("friction_velocity",)),
         (set_entry("bounds", "kd", to=[5.0, 1.0]), ("bounds.kd",)),
-        (set_entry("bounds", "kd", to=5.0), ("wrong value",)),
+        (set_entry("bounds", "kd", to=5.0), ("bounds.kd is 5.0",)),
         (set_entry("joints", to={}), ("no joints",)),
         (set_entry("joints", to=["elbow_joint"]), ("joints",)),
     ],
@@ -112,10 +115,68 @@ def test_a_file_that_is_no_configuration_is_refused(tmp_path: Path, content: byt
     assert str(path) in refusal(str(path))
 
 
+WRONG = st.one_of(
+    st.none(), st.booleans(), st.just(10**400), st.just("stiff"), st.just("two\nlines"), st.just([1]), st.just({"a": 1})
+)
+
+
+def entries(content: object, place: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
+    items = content.items() if isinstance(content, dict) else enumerate(content) if isinstance(content, list) else ()
+    for key, value in items:
+        yield (*place, key)
+        yield from entries(value, (*place, key))
+
+
+@given(data=st.data())
+def test_an_entry_of_another_type_is_named_in_one_line(data: st.DataObject) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder)
+        content = yaml.safe_load(Path(variant(path, lambda _: None)).read_text())
+        place = data.draw(st.sampled_from([place for place in entries(content) if place[0] not in NAMES]))
+        message = refusal(variant(path, set_entry(*place, to=data.draw(WRONG))))
+    assert "\n" not in message
+    assert ".".join(key for key in place if isinstance(key, str)) in message
+
+
+NAMES = ("name", "urdf", "end_effector")
+
+
+@pytest.mark.parametrize("entry", NAMES)
+@pytest.mark.parametrize("value", [None, 5, [], "", "two\nlines", "null\0"])
+def test_a_name_that_is_none_is_refused(tmp_path: Path, entry: str, value: object) -> None:
+    assert f"{entry} is {value!r}" in refusal(variant(tmp_path, set_entry(entry, to=value)))
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "words"),
+    [
+        ("elbow_joint:", "wrist_1_joint:", "'wrist_1_joint' is there twice"),
+        ("gravity:", "name:", "'name' is there twice"),
+        ("elbow_joint:", "5:", "'joints.5' is no text"),
+        ("gravity:", "gravity: " + 3000 * "[", "is not YAML"),
+        ("gravity:", "day: 2020-99-99\ngravity:", "is not YAML"),
+    ],
+)
+def test_yaml_that_says_what_cannot_be_meant_is_refused(tmp_path: Path, old: str, new: str, words: str) -> None:
+    path = Path(variant(tmp_path, lambda _: None))
+    path.write_text(path.read_text().replace(old, new, 1))
+    assert words in refusal(str(path))
+
+
 def test_an_unknown_robot_is_refused_with_those_known() -> None:
     message = refusal("nobody")
     assert "nobody" in message
     assert "ur5" in message
+
+
+@pytest.mark.parametrize(
+    "content", [b"", b"5", b"\xff\xfe\x00", b"a: [", b"'/**': {ros__parameters: {calibration: {joint_names: 5}}}"]
+)
+def test_a_file_that_is_no_calibration_is_refused_by_name(tmp_path: Path, content: bytes) -> None:
+    path = tmp_path / "calibration.yaml"
+    path.write_bytes(content)
+    with pytest.raises(RealityGradError, match=f"^calibration '{path}'.* anew by sysid$"):
+        SimulationParameters.read(path)
 
 
 def test_parameters_survive_their_file(tmp_path: Path) -> None:

@@ -168,10 +168,30 @@ def test_xacro_is_expanded(tmp_path: Path) -> None:
     assert model.joints[1].placement.translation.tolist() == [0.2, 0.0, 0.0]
 
 
-@pytest.mark.parametrize("text", [XACRO.format(include="absent.xacro"), XACRO[:80], '<robot name="${nothing}"/>'])
+NAMESPACE = 'xmlns:xacro="http://www.ros.org/wiki/xacro"'
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        XACRO.format(include="absent.xacro"),
+        XACRO[:80],
+        '<robot name="${nothing}"/>',
+        '<robot name="${1/0}"/>',
+        f'<robot name="arm" {NAMESPACE}><xacro:arg name="prefix"/></robot>',
+        f'<robot name="arm" {NAMESPACE}><xacro:include filename="$(find nowhere)/arm.xacro"/></robot>',
+    ],
+)
 def test_a_wrong_xacro_is_refused(tmp_path: Path, text: str) -> None:
     pytest.importorskip("xacro")
     assert "cannot be expanded" in refusal(write_arm(tmp_path, text, "arm.xacro"))
+
+
+def test_a_xacro_file_that_is_no_text_is_refused(tmp_path: Path) -> None:
+    pytest.importorskip("xacro")
+    path = tmp_path / "arm.xacro"
+    path.write_bytes(b"\x86\x00")
+    assert "cannot be expanded" in refusal(path)
 
 
 def test_xacro_names_what_to_install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

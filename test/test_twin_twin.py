@@ -252,11 +252,11 @@ def test_parameters_of_other_joints_are_refused() -> None:
 @pytest.mark.parametrize(
     ("entry", "value", "message"),
     [
-        (("joints", "elbow_joint", "kp"), -1.0, "parameter 'kp' of joint 'elbow_joint' is -1.0"),
-        (("joints", "elbow_joint", "kp"), None, "joint 'elbow_joint' lacks 'kp'"),
-        (("joints", "elbow_joint", "kp"), "stiff", "has a wrong value: could not convert string to float: 'stiff'"),
+        (("joints", "elbow_joint", "kp"), -1.0, "joints.elbow_joint.kp is -1.0"),
+        (("joints", "elbow_joint", "kp"), None, "lacks the entry 'joints.elbow_joint.kp'"),
+        (("joints", "elbow_joint", "kp"), "stiff", "joints.elbow_joint.kp is 'stiff'; it must be a number"),
         (("payload", "mass"), float("nan"), "payload.mass is nan"),
-        (("payload", "offset"), [0.0, 1.0], "payload.offset must be three finite numbers"),
+        (("payload", "offset"), [0.0, 1.0], r"payload.offset is \[0.0, 1.0\]; it must be a list of 3 finite numbers"),
         (("friction_velocity",), 0.0, "friction_velocity is 0.0; it must be finite and positive"),
         (("noise", "velocity"), -1.0, "noise.velocity is -1.0"),
         (("noise",), None, "lacks the entry 'noise'"),

@@ -192,7 +192,8 @@ class PolicyBundle:
         h = self.observe(position, velocity, target).astype(np.float32)
         for weight, bias in self.layers[:-1]:
             h = weight @ h + bias
-            h = np.tanh(h) if self.activation == "tanh" else np.where(h > 0.0, h, np.expm1(np.minimum(h, 0.0)))
+            # ELU, as e^h - 1 is above h for every h below zero.
+            h = np.tanh(h) if self.activation == "tanh" else np.maximum(h, np.expm1(np.minimum(h, 0.0)))
         weight, bias = self.layers[-1]
         action = self.action_offset + self.action_scale * (weight @ h + bias)
         action = np.minimum(np.maximum(action, self.lower), self.upper)
@@ -263,7 +264,9 @@ class PolicyBundle:
         for name in ("observation_mean", "observation_scale"):
             values = getattr(self, name)
             if values.shape != (size,) or not np.isfinite(values).all():
-                raise RealityGradError(f"policy bundle: '{name}' must be {size} finite numbers, it is {values}")
+                raise RealityGradError(
+                    f"policy bundle: '{name}' must be {size} finite numbers, it is {values.tolist()}"
+                )
         if (self.observation_scale <= 0.0).any():
             raise RealityGradError("policy bundle: every 'observation_scale' must be positive")
         if not self.layers:

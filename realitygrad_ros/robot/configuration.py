@@ -2,15 +2,14 @@
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
-import yaml
 from jaxtyping import Float
 
 from realitygrad_ros.errors import RealityGradError
 from realitygrad_ros.resources import share_directory
 from realitygrad_ros.robot.parameters import PARAMETER_NAMES, SimulationParameters
+from realitygrad_ros.robot.yaml_file import Entry, read_yaml
 
 
 @dataclass(frozen=True, eq=False)
@@ -59,66 +58,51 @@ def load_configuration(robot: str) -> RobotConfiguration:
         RealityGradError: there is no such file, or an entry is missing or wrong; the message names it.
     """
     path = Path(robot) if robot.endswith((".yaml", ".yml")) else share_directory() / "config" / f"{robot}.yaml"
-    try:
-        content = yaml.safe_load(path.read_bytes())
-    except OSError as error:
+    if not path.exists():
         known = ", ".join(sorted(file.stem for file in (share_directory() / "config").glob("*.yaml")))
-        raise RealityGradError(f"no configuration '{path}'; known robots: {known}") from error
-    except yaml.YAMLError as error:
-        raise RealityGradError(f"configuration '{path}' is not YAML: {' '.join(str(error).split())}") from error
+        raise RealityGradError(f"no configuration '{path}'; known robots: {known}")
+    content = read_yaml(path, "configuration")
     try:
         configuration = _parse(content, path)
         _check(configuration)
     except RealityGradError as error:
-        raise RealityGradError(f"configuration '{path}': {error}") from error
-    except KeyError as error:
-        raise RealityGradError(f"configuration '{path}' lacks the entry {error}") from error
-    except (AttributeError, IndexError, TypeError, ValueError) as error:
-        raise RealityGradError(f"configuration '{path}' has a wrong value: {error}") from error
+        named = str(error).startswith(content.file)
+        raise RealityGradError(f"{error}" if named else f"{content.file}: {error}") from error
     return configuration
 
 
-def _parse(content: dict[str, Any], path: Path) -> RobotConfiguration:
-    if not isinstance(content, dict) or not isinstance(content["joints"], dict):
-        raise RealityGradError("it is no mapping with one row a joint under 'joints'")
-    joints: dict[str, dict[str, float]] = content["joints"]
-    names = tuple(joints)
+def _parse(content: Entry, path: Path) -> RobotConfiguration:
+    joints, reach = content["joints"], content["reach"]
+    names = joints.keys()
 
     def column(entry: str) -> Float[np.ndarray, "joint"]:
-        missing = [name for name in names if entry not in joints[name]]
-        if missing:
-            raise RealityGradError(f"joint '{missing[0]}' lacks '{entry}'")
-        return np.array([float(joints[name][entry]) for name in names])
+        return np.array([joints[name][entry].number() for name in names])
 
-    urdf = Path(content["urdf"])
-    reach = content["reach"]
-    bounds = {name: (float(content["bounds"][name][0]), float(content["bounds"][name][1])) for name in PARAMETER_NAMES}
+    urdf = Path(content["urdf"].text())
     return RobotConfiguration(
-        name=str(content["name"]),
+        name=content["name"].text(),
         urdf=urdf if urdf.is_absolute() else (path.parent / urdf).resolve(),
-        end_effector=str(content["end_effector"]),
+        end_effector=content["end_effector"].text(),
         joint_names=names,
         home=column("home"),
         nominal=SimulationParameters(names, **{name: column(name) for name in PARAMETER_NAMES}),
-        bounds=bounds,
-        friction_velocity=float(content["friction_velocity"]),
-        gravity=_vector(content["gravity"], "gravity"),
-        policy_rate=float(content["rates"]["policy"]),
-        joint_state_rate=float(content["rates"]["joint_states"]),
+        bounds={name: _bounds(content["bounds"][name]) for name in PARAMETER_NAMES},
+        friction_velocity=content["friction_velocity"].number(),
+        gravity=content["gravity"].numbers(3),
+        policy_rate=content["rates"]["policy"].number(),
+        joint_state_rate=content["rates"]["joint_states"].number(),
         reach=ReachConfiguration(
-            target_lower=_vector(reach["target_lower"], "reach.target_lower"),
-            target_upper=_vector(reach["target_upper"], "reach.target_upper"),
-            duration=float(reach["duration"]),
-            hold=float(reach["hold"]),
+            target_lower=reach["target_lower"].numbers(3),
+            target_upper=reach["target_upper"].numbers(3),
+            duration=reach["duration"].number(),
+            hold=reach["hold"].number(),
         ),
     )
 
 
-def _vector(value: Any, entry: str) -> Float[np.ndarray, "3"]:
-    vector = np.array(value, dtype=float)
-    if vector.shape != (3,) or not np.isfinite(vector).all():
-        raise RealityGradError(f"{entry} is {value}, not three numbers")
-    return vector
+def _bounds(entry: Entry) -> tuple[float, float]:
+    lower, upper = entry.numbers(2)
+    return float(lower), float(upper)
 
 
 def _check(configuration: RobotConfiguration) -> None:
@@ -140,9 +124,12 @@ def _check(configuration: RobotConfiguration) -> None:
             f"reach.hold is {reach.hold:g} s; it must be in [0, {reach.duration:g}), within the motion"
         )
     if (reach.target_lower > reach.target_upper).any():
-        raise RealityGradError(f"reach.target_lower {reach.target_lower} is above target_upper {reach.target_upper}")
+        raise RealityGradError(
+            f"reach.target_lower {reach.target_lower.tolist()} is above target_upper {reach.target_upper.tolist()}"
+        )
     if not np.isfinite(configuration.home).all():
-        raise RealityGradError("the home of a joint is not finite")
+        joint = configuration.joint_names[int(np.argmin(np.isfinite(configuration.home)))]
+        raise RealityGradError(f"the home of joint '{joint}' is not finite")
     for name, (lower, upper) in configuration.bounds.items():
         if not (0.0 <= lower <= upper < np.inf):
             raise RealityGradError(f"bounds.{name} is [{lower:g}, {upper:g}]; they must be finite, ordered, and >= 0")

@@ -13,6 +13,7 @@ from jaxtyping import Float
 
 from realitygrad_ros.errors import RealityGradError
 from realitygrad_ros.files import write_whole
+from realitygrad_ros.robot.yaml_file import read_yaml
 
 PARAMETER_UNITS: Mapping[str, str] = {
     "damping": "N m s/rad",
@@ -104,12 +105,11 @@ class SimulationParameters:
         """Read what `write` wrote.
 
         Raises:
-            RealityGradError: the file is missing, is not YAML, or lacks a value.
+            RealityGradError: the file is missing, is not YAML, or lacks a value; the message names it.
         """
         try:
-            body = yaml.safe_load(path.read_text())["/**"]["ros__parameters"]["calibration"]
-            return SimulationParameters(
-                tuple(body["joint_names"]), **{name: np.asarray(body[name], dtype=float) for name in PARAMETER_NAMES}
-            )
-        except (OSError, yaml.YAMLError, KeyError, TypeError, ValueError) as error:
-            raise RealityGradError(f"calibration '{path}' cannot be read: {error!r}; write it anew by sysid") from error
+            body = read_yaml(path, "calibration")["/**"]["ros__parameters"]["calibration"]
+            names = body["joint_names"].texts()
+            return SimulationParameters(names, **{name: body[name].numbers(len(names)) for name in PARAMETER_NAMES})
+        except RealityGradError as error:
+            raise RealityGradError(f"{error}; write calibration '{path}' anew by sysid") from error

@@ -2,15 +2,14 @@
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
-import yaml
 from jaxtyping import Float
 
 from realitygrad_ros.errors import RealityGradError
 from realitygrad_ros.resources import share_directory
 from realitygrad_ros.robot.parameters import PARAMETER_NAMES, SimulationParameters
+from realitygrad_ros.robot.yaml_file import Entry, read_yaml
 
 
 @dataclass(frozen=True, eq=False)
@@ -61,52 +60,29 @@ def load_twin_configuration(robot: str) -> TwinConfiguration:
         path = Path(robot).parent / "twin" / Path(robot).name
     else:
         path = share_directory() / "config" / "twin" / f"{robot}.yaml"
-    try:
-        content = yaml.safe_load(path.read_text())
-    except OSError as error:
-        raise RealityGradError(f"no twin configuration '{path}'; write one to give robot '{robot}' a twin") from error
-    except yaml.YAMLError as error:
-        reason = " ".join(str(error).split())
-        raise RealityGradError(f"twin configuration '{path}' is not YAML: {reason}") from error
-    try:
-        return _parse(content, path)
-    except KeyError as error:
-        raise RealityGradError(f"twin configuration '{path}' lacks the entry {error}") from error
-    except (AttributeError, TypeError, ValueError) as error:
-        raise RealityGradError(f"twin configuration '{path}' has a wrong value: {error}") from error
+    if not path.exists():
+        raise RealityGradError(f"no twin configuration '{path}'; write one to give robot '{robot}' a twin")
+    return _parse(read_yaml(path, "twin configuration"))
 
 
-def _parse(content: dict[str, Any], path: Path) -> TwinConfiguration:
-    joints: dict[str, dict[str, float]] = content["joints"]
-    for joint, row in joints.items():
-        missing = [name for name in PARAMETER_NAMES if name not in row]
-        if missing:
-            raise RealityGradError(f"twin configuration '{path}': joint '{joint}' lacks '{missing[0]}'")
-
-    def not_negative(section: str, entry: str) -> float:
-        value = float(content[section][entry])
-        if not (np.isfinite(value) and value >= 0.0):
-            raise RealityGradError(
-                f"twin configuration '{path}': {section}.{entry} is {value}; it must be finite and not negative"
-            )
-        return value
-
-    friction_velocity = float(content["friction_velocity"])
-    if not (np.isfinite(friction_velocity) and friction_velocity > 0.0):
-        raise RealityGradError(
-            f"twin configuration '{path}': friction_velocity is {friction_velocity}; it must be finite and positive"
-        )
-    offset = np.array(content["payload"]["offset"], dtype=float)
-    if offset.shape != (3,) or not np.isfinite(offset).all():
-        raise RealityGradError(f"twin configuration '{path}': payload.offset must be three finite numbers [m]")
+def _parse(content: Entry) -> TwinConfiguration:
+    joints, payload, noise = content["joints"], content["payload"], content["noise"]
+    names = joints.keys()
+    columns = {name: np.array([_not_negative(joints[joint][name]) for joint in names]) for name in PARAMETER_NAMES}
+    friction_velocity = content["friction_velocity"]
+    if not 0.0 < friction_velocity.number() < np.inf:
+        raise friction_velocity.refusal("finite and positive")
     return TwinConfiguration(
-        truth=SimulationParameters(
-            tuple(joints),
-            **{name: np.array([float(row[name]) for row in joints.values()]) for name in PARAMETER_NAMES},
-        ),
-        friction_velocity=friction_velocity,
-        payload=Payload(str(content["payload"]["link"]), not_negative("payload", "mass"), offset),
+        truth=SimulationParameters(names, **columns),
+        friction_velocity=friction_velocity.number(),
+        payload=Payload(payload["link"].text(), _not_negative(payload["mass"]), payload["offset"].numbers(3)),
         noise=EncoderNoise(
-            not_negative("noise", "position"), not_negative("noise", "velocity"), int(not_negative("noise", "seed"))
+            _not_negative(noise["position"]), _not_negative(noise["velocity"]), int(_not_negative(noise["seed"]))
         ),
     )
+
+
+def _not_negative(entry: Entry) -> float:
+    if not 0.0 <= entry.number() < np.inf:
+        raise entry.refusal("finite and not negative")
+    return entry.number()
