@@ -7,6 +7,7 @@ from std_srvs.srv import Trigger
 from realitygrad_ros.errors import Cancelled, RealityGradError
 from realitygrad_ros.nodes.long_job import LongJob
 from realitygrad_ros.nodes.node import RealityGradNode, run
+from realitygrad_ros.nodes.remote import call
 
 
 class LongJobStub(RealityGradNode):
@@ -15,8 +16,9 @@ class LongJobStub(RealityGradNode):
     def __init__(self):
         super().__init__("stub_node")
         self.declare("count", 3, "where to stop")
-        self.declare("behaviour", "count", "count, fail or fault")
+        self.declare("behaviour", "count", "count, part, fail or fault")
         self.job = LongJob(self, needs="json")
+        self.farewell = self.create_client(Trigger, "stub/cancel")
         self.create_service(Trigger, "stub/start", lambda _, response: self.job.start(self.work, response))
         self.create_service(Trigger, "stub/cancel", lambda _, response: self.job.cancel(response))
 
@@ -34,6 +36,9 @@ class LongJobStub(RealityGradNode):
             progress("count", number / self.value("count"), {"number": number})
             time.sleep(0.1)
             if cancelled():
+                if self.value("behaviour") == "part":
+                    call(self.farewell, Trigger.Request(), "stub_node")
+                    self.get_logger().info("parted")
                 raise Cancelled
         return {"counted": self.value("count")}
 

@@ -63,10 +63,19 @@ def test_a_busy_node_refuses_and_a_cancelled_job_says_so(job, parameters, probe)
     stop.set()
     thread.join()
     assert len(ended) == 1
-    assert statuses[-1].message == "cancelled"
+    wait_until(lambda: statuses[-1].message == "cancelled", "the end of the job")
     idle = probe.call(Trigger, "stub/cancel")
     assert not idle.success
     assert idle.message == "no job is running"
+
+
+def test_a_job_that_is_stopped_with_its_node_can_still_call_services(parameters, stub, probe):
+    parameters.set([Parameter("count", value=100000), Parameter("behaviour", value="part")])
+    statuses = probe.collect(DiagnosticStatus, "stub_node/status", LATCHED)
+    assert probe.call(Trigger, "stub/start").success
+    wait_until(lambda: statuses and statuses[-1].message == "count", "the job to run")
+    stub.interrupt()
+    assert "parted" in stub.output
 
 
 def test_a_failed_job_names_the_reason(job, parameters, stub):

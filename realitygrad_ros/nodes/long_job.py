@@ -29,6 +29,9 @@ STATUS_PERIOD = 0.1
 END_TIME = 5.0
 """How long a node that ends waits for its job to stop [s]."""
 
+SPIN_TIME = 0.02
+"""How often it is looked meanwhile whether the job has stopped [s]."""
+
 Work = Callable[[Progress, CancelCheck], Mapping[str, object]]
 """A job: given how to tell of itself and whether to stop, it returns its final figures."""
 
@@ -84,11 +87,17 @@ class LongJob:
         return response
 
     def close(self) -> None:
-        """Stop the running job and wait for it; to be called before the node is destroyed."""
+        """Stop the running job and wait for it; to be called by the thread that spun the node, before it is destroyed.
+
+        The node is spun meanwhile: the job may need the answers of other nodes, to leave the robot at rest.
+        """
         self._stop.set()
-        thread = self._thread
-        if thread is not None:
-            thread.join(END_TIME)
+        thread, executor = self._thread, self._node.executor
+        if thread is None or executor is None:
+            return
+        deadline = time.monotonic() + END_TIME
+        while thread.is_alive() and time.monotonic() < deadline:
+            executor.spin_once(timeout_sec=SPIN_TIME)
 
     def _run(self, work: Work) -> None:
         try:

@@ -58,6 +58,7 @@ def spinning_node(name: str) -> Iterator[Node]:
     finally:
         stop.set()
         thread.join()
+        executor.shutdown()
         node.destroy_node()
         rclpy.try_shutdown()
 
