@@ -6,7 +6,6 @@ import signal
 import subprocess
 import sys
 import tempfile
-import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -120,22 +119,8 @@ def start_node(ros_domain: int, tmp_path: Path) -> Iterator[Callable[..., NodePr
 class Probe:
     """A node in the test's own process, spinning in a thread: calls services, collects messages, publishes."""
 
-    def __init__(self) -> None:
-        import rclpy
-        from rclpy.executors import SingleThreadedExecutor
-
-        self._context = rclpy.Context()
-        rclpy.init(context=self._context)
-        self.node = rclpy.create_node("probe", context=self._context)
-        self._executor = SingleThreadedExecutor(context=self._context)
-        self._executor.add_node(self.node)
-        self._stop = False
-        self._thread = threading.Thread(target=self._spin)
-        self._thread.start()
-
-    def _spin(self) -> None:
-        while not self._stop:
-            self._executor.spin_once(timeout_sec=0.05)
+    def __init__(self, node: Any) -> None:
+        self.node = node
 
     def publisher(self, message_type: type, topic: str, qos: Any) -> Any:
         """A publisher that has at least one subscriber."""
@@ -171,18 +156,11 @@ class Probe:
 
         return newest
 
-    def close(self) -> None:
-        """End the thread and leave the graph."""
-        self._stop = True
-        self._thread.join()
-        self._executor.shutdown()
-        self.node.destroy_node()
-        self._context.try_shutdown()
-
 
 @pytest.fixture
 def probe(ros_domain: int) -> Iterator[Probe]:
     """A `Probe` in the test's domain."""
-    probe = Probe()
-    yield probe
-    probe.close()
+    from realitygrad_ros.nodes.remote import spinning_node
+
+    with spinning_node("probe") as node:
+        yield Probe(node)

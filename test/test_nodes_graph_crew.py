@@ -45,8 +45,13 @@ def crew(graph, probe):
     crew = GraphCrew(probe.node, "base_link")
     # The nodes of a graph that leads iterations have known each other for long.
     wait_until(lambda: probe.node.count_subscribers("target") == 2, "the nodes to be there")
-    wait_until(lambda: probe.node.count_publishers("joint_states") == 1, "the twin to be there")
+    status = probe.diagnostics_of("policy_node")
+    wait_until(lambda: status() and _has_joint_states(status()), "the policy node to have joint states")
     return crew
+
+
+def _has_joint_states(status):
+    return {entry.key: entry.value for entry in status.values}["joint states age [ms]"] != "inf"
 
 
 def test_a_rollout_leaves_the_whole_recording_and_a_cancelled_one_a_robot_at_rest(crew, directory, probe):
