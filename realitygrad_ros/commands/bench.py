@@ -5,7 +5,7 @@ import importlib
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from realitygrad_ros.commands.console import add_json_argument, progress_bar, write_json
+from realitygrad_ros.commands.console import add_json_argument, progress_bar, table, write_json
 
 BENCHMARKS = ("physics", "policy", "recorder")
 """Each is a module of `realitygrad_ros.benchmarks`."""
@@ -23,8 +23,7 @@ def run(arguments: argparse.Namespace) -> int:
     benchmark = importlib.import_module(f"realitygrad_ros.benchmarks.{arguments.benchmark}")
     with progress_bar() as progress:
         figures = benchmark.run(arguments.robot, progress)
-    for name, figure in _rows(figures):
-        print(f"{name:<40} {figure:>24}")
+    print(table(list(_rows(figures)), "<>"))
     write_json(arguments.json, figures)
     return 0
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from realitygrad_ros.commands.console import add_json_argument, write_json
+from realitygrad_ros.commands.console import add_json_argument, table, write_json
 
 if TYPE_CHECKING:
     from realitygrad_ros.robot.configuration import RobotConfiguration
@@ -104,13 +104,11 @@ def _mass_carried(model: "RobotModel", index: int) -> float:
 
 def _as_text(figures: dict[str, Any]) -> str:
     rows = [_COLUMNS, _UNITS, *(_row(joint) for joint in figures["joints"])]
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    lines = [f"robot {figures['robot']}, base link {figures['base_link']}, {len(figures['joints'])} joints", ""]
-    for row in rows:
-        cells = zip(_ALIGNMENT, row, widths, strict=True)
-        lines.append("  ".join(f"{cell:{side}{width}}" for side, cell, width in cells).rstrip())
     pose = ", ".join(f"{value:.4g}" for value in figures["nominal_pose"].values())
-    lines += [
+    lines = [
+        f"robot {figures['robot']}, base link {figures['base_link']}, {len(figures['joints'])} joints",
+        "",
+        table(rows, _ALIGNMENT),
         "",
         f"total moving mass             {figures['moving_mass']:.4g} kg",
         f"condition of the mass matrix  {figures['mass_matrix_condition']:.3g} at ({pose})",

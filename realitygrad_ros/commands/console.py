@@ -1,8 +1,8 @@
-"""What commands share: a progress bar, and `--json FILE`."""
+"""What commands share: tables, a progress bar, and `--json FILE`."""
 
 import argparse
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -29,6 +29,16 @@ def write_json(path: Path | None, figures: Mapping[str, Any]) -> None:
         write_whole(path, json.dumps(figures, indent=2, allow_nan=False).encode() + b"\n")
     except OSError as error:
         raise RealityGradError(f"'{path}' cannot be written: {error.strerror}") from error
+
+
+def table(rows: Sequence[Sequence[str]], alignment: str) -> str:
+    """Rows of cells as lines of aligned columns; `alignment` has `<` or `>` for each column."""
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    lines = (
+        "  ".join(f"{cell:{side}{width}}" for side, cell, width in zip(alignment, row, widths, strict=True))
+        for row in rows
+    )
+    return "\n".join(line.rstrip() for line in lines)
 
 
 @contextmanager

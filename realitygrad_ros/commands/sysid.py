@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from realitygrad_ros.commands.console import add_json_argument, progress_bar, write_json
+from realitygrad_ros.commands.console import add_json_argument, progress_bar, table, write_json
 from realitygrad_ros.errors import RealityGradError
 
 if TYPE_CHECKING:
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 CALIBRATION = "calibration.yaml"
 
 _COLUMNS = ("parameter", "joint", "prior", "fitted", "std. error", "verdict")
+_ALIGNMENT = "<<>>><"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -118,12 +119,12 @@ def _as_text(result: "FitResult") -> str:
                 "identified" if verdict.identified else "held",
             )
         )
-    widths = [max(len(row[i]) for row in rows) for i in range(len(_COLUMNS) - 1)]
     lines = [
-        "  ".join([row[0].ljust(widths[0]), row[1].ljust(widths[1]), *map(str.rjust, row[2:5], widths[2:]), row[5]])
-        for row in rows
+        table(rows, _ALIGNMENT),
+        "",
+        *(f"{verdict.name}: {verdict.reason}" for verdict in result.verdicts if verdict.reason),
+        "",
     ]
-    lines += ["", *(f"{verdict.name}: {verdict.reason}" for verdict in result.verdicts if verdict.reason), ""]
     lines.append(
         f"residual {result.residual_before:.4f} -> {result.residual_after:.4f} in {result.seconds:.1f} s, "
         f"from {result.windows} windows; {result.saturated:.1%} of the samples at an effort limit"
