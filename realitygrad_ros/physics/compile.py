@@ -7,6 +7,7 @@ their source, which is the same for the same robot.
 
 import hashlib
 import linecache
+import os
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import cache
@@ -231,10 +232,11 @@ PIECES = 4
 class Launcher:
     """Launches kernels over worlds, shared among CPU threads: a Warp launch releases the interpreter's lock."""
 
-    def __init__(self, threads: int) -> None:
+    def __init__(self, threads: int | None = None) -> None:
+        """Prepare `threads` threads; without a number, one a core."""
         wp.init()
-        self.threads = threads
-        self._pool = ThreadPoolExecutor(threads, thread_name_prefix="realitygrad") if threads > 1 else None
+        self.threads = threads or os.cpu_count() or 1
+        self._pool = ThreadPoolExecutor(self.threads, thread_name_prefix="realitygrad") if self.threads > 1 else None
 
     def launch(self, source: str, count: int, arguments: Sequence[Any]) -> None:
         """Run `kernel(source)` for threads 0 to count - 1; `arguments` follow the kernel's `first`."""

@@ -1,6 +1,5 @@
 """Where a frame of the robot is, for many joint positions at once, as a torch autograd function."""
 
-import os
 from typing import Any
 
 import torch
@@ -15,16 +14,13 @@ from realitygrad_ros.robot.model import RobotModel
 class ForwardKinematics:
     """The position of one frame's origin in the base frame."""
 
-    def __init__(
-        self, model: RobotModel, frame: str, dtype: torch.dtype = torch.float32, threads: int | None = None
-    ) -> None:
+    def __init__(self, model: RobotModel, frame: str, dtype: torch.dtype = torch.float32) -> None:
         """Prepare the kernels.
 
         Args:
             model: the robot.
             frame: a link's name.
             dtype: `torch.float32` or `torch.float64`.
-            threads: CPU threads among which samples are shared; default, one a core.
 
         Raises:
             RealityGradError: the robot has no such link.
@@ -33,7 +29,7 @@ class ForwardKinematics:
         self.joint_count = model.joint_count
         self.dtype = dtype
         self.source, self.adjoint_source = sources
-        self.launcher = kernels.Launcher(threads or os.cpu_count() or 1)
+        self.launcher = kernels.Launcher()
 
     def __call__(self, position: Float[Tensor, "*batch joint"]) -> Float[Tensor, "*batch 3"]:
         """The frame's origin [m] for joint positions [rad or m]; differentiable.

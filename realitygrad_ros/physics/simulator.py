@@ -1,6 +1,5 @@
 """The face of the differentiable simulator: batched rollouts of one robot as a torch autograd function."""
 
-import os
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -74,7 +73,7 @@ class Simulator:
         self.friction_velocity = friction_velocity
         self.dtype = dtype
         self._scalar = kernels.SCALAR_TYPES[dtype]
-        self._launcher = kernels.Launcher(threads or os.cpu_count() or 1)
+        self._launcher = kernels.Launcher(threads)
         self._factor_size = kernels.factor_size(model)
         self._sources: dict[str, str] = {}
 
