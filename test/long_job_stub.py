@@ -16,7 +16,7 @@ class LongJobStub(RealityGradNode):
     def __init__(self):
         super().__init__("stub_node")
         self.declare("count", 3, "where to stop")
-        self.declare("behaviour", "count", "count, part, fail or fault")
+        self.declare("behaviour", "count", "count, part, linger, fail or fault")
         self.job = LongJob(self, needs="json")
         self.farewell = self.create_client(Trigger, "stub/cancel")
         self.create_service(Trigger, "stub/start", lambda _, response: self.job.start(self.work, response))
@@ -32,6 +32,11 @@ class LongJobStub(RealityGradNode):
             raise RealityGradError("the bag 'x' is empty; record it again")
         if self.value("behaviour") == "fault":
             raise ZeroDivisionError("by nothing")
+        if self.value("behaviour") == "linger":
+            while not cancelled():
+                time.sleep(0.1)
+            time.sleep(1.5)
+            raise Cancelled
         for number in range(self.value("count")):
             progress("count", number / self.value("count"), {"number": number})
             time.sleep(0.1)

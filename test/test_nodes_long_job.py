@@ -69,6 +69,28 @@ def test_a_busy_node_refuses_and_a_cancelled_job_says_so(job, parameters, probe)
     assert idle.message == "no job is running"
 
 
+def test_a_new_job_waits_for_the_end_of_one_that_was_cancelled_from_here(job, parameters, probe):
+    parameters.set([Parameter("behaviour", value="linger")])
+    statuses = probe.collect(DiagnosticStatus, "stub_node/status", LATCHED)
+    with pytest.raises(Cancelled):
+        job.run(silent, lambda: bool(statuses) and statuses[-1].message == "starting")
+    assert statuses[-1].message == "starting"
+    parameters.set([Parameter("behaviour", value="count")])
+    assert job.run(silent, never)["counted"] == "3"
+
+
+def test_a_job_whose_start_was_cancelled_before_its_answer_does_not_go_on(job, parameters, probe):
+    parameters.set([Parameter("count", value=100000)])
+    statuses = probe.collect(DiagnosticStatus, "stub_node/status", LATCHED)
+    wait_until(job._start.service_is_ready, "the service")
+    asked = []
+    with pytest.raises(Cancelled):
+        job.run(silent, lambda: bool(asked) or asked.append(True))
+    wait_until(lambda: statuses and statuses[-1].message == "cancelled", "the end of the job")
+    parameters.set([Parameter("count", value=1)])
+    assert job.run(silent, never)["counted"] == "1"
+
+
 def test_a_job_that_is_stopped_with_its_node_can_still_call_services(parameters, stub, probe):
     parameters.set([Parameter("count", value=100000), Parameter("behaviour", value="part")])
     statuses = probe.collect(DiagnosticStatus, "stub_node/status", LATCHED)

@@ -5,7 +5,7 @@ Nothing here may be called from a callback of the node: it waits.
 
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -29,6 +29,9 @@ ANSWER_TIME = 5.0
 
 CANCEL_TIME = 0.7
 """How long a remote job may take to end after it was cancelled [s]."""
+
+LEAVING_TIME = 5.0
+"""How long a new job may wait for the end of one that was cancelled from here [s]."""
 
 POLL_PERIOD = 0.02
 """How often a waiting thread looks whether it was cancelled [s]."""
@@ -63,7 +66,13 @@ def spinning_node(name: str) -> Iterator[Node]:
         rclpy.try_shutdown()
 
 
-def call(client: Client, request: Any, owner: str, cancelled: CancelCheck = never) -> Any:
+def call(
+    client: Client,
+    request: Any,
+    owner: str,
+    cancelled: CancelCheck = never,
+    drop: Callable[[Any], None] = lambda _: None,
+) -> Any:
     """Call a service from a worker thread and wait for its answer; the node's executor must spin elsewhere.
 
     Args:
@@ -71,6 +80,7 @@ def call(client: Client, request: Any, owner: str, cancelled: CancelCheck = neve
         request: the request.
         owner: the node that should answer, for the message.
         cancelled: asked while waiting.
+        drop: gets an answer that comes after the wait was cancelled, in the executor's thread.
 
     Raises:
         RealityGradError: no answer within `ANSWER_TIME`.
@@ -81,6 +91,8 @@ def call(client: Client, request: Any, owner: str, cancelled: CancelCheck = neve
     future = None
     while not answered.is_set():
         if cancelled():
+            if future is not None:
+                future.add_done_callback(lambda done: drop(done.result()))
             raise Cancelled
         if time.monotonic() > deadline:
             raise RealityGradError(f"no answer from {client.srv_name} in {ANSWER_TIME:g} s: is {owner} running?")
@@ -131,6 +143,8 @@ class RemoteJob:
         self._cancel = node.create_client(Trigger, cancel_service)
         self._news = threading.Condition()
         self._status: DiagnosticStatus | None = None
+        self._leaving = False
+        """Whether a job that was cancelled from here may still be on its way to its end."""
         node.create_subscription(DiagnosticStatus, f"{owner}/status", self._on_status, LATCHED)
 
     def run(self, progress: Progress, cancelled: CancelCheck) -> dict[str, str]:
@@ -143,10 +157,7 @@ class RemoteJob:
             RealityGradError: it was refused, it failed, or its node does not answer or went away.
             Cancelled: `cancelled` asked for it; the job has been cancelled too.
         """
-        answer = call(self._start, Trigger.Request(), self._owner, cancelled)
-        if not answer.success:
-            raise RealityGradError(f"{self._start.srv_name} refused: {answer.message}")
-        identity = answer.message.rpartition(" ")[2]
+        identity = self._begin(cancelled)
         try:
             return self._watch(identity, progress, cancelled)
         except Cancelled:
@@ -154,7 +165,30 @@ class RemoteJob:
             deadline = time.monotonic() + CANCEL_TIME
             while self._end_of(identity) is None and time.monotonic() < deadline:
                 self._wait()
+            self._leaving = self._end_of(identity) is None
             raise
+
+    def _begin(self, cancelled: CancelCheck) -> str:
+        """Start the job and return its identity.
+
+        A job that is busy with an import or a compilation sees only afterwards that it was cancelled: where that was
+        ours, a new one need not be refused for it.
+        """
+        deadline = time.monotonic() + LEAVING_TIME
+        while True:
+            answer = call(self._start, Trigger.Request(), self._owner, cancelled, self._drop)
+            if answer.success:
+                self._leaving = False
+                return str(answer.message.rpartition(" ")[2])
+            if not self._leaving or time.monotonic() > deadline:
+                raise RealityGradError(f"{self._start.srv_name} refused: {answer.message}")
+            self._wait()
+
+    def _drop(self, answer: Trigger.Response) -> None:
+        """Cancel a job that was accepted when nobody waited for it any more."""
+        if answer.success:
+            self._leaving = True
+            self._cancel.call_async(Trigger.Request())
 
     def _watch(self, identity: str, progress: Progress, cancelled: CancelCheck) -> dict[str, str]:
         told: DiagnosticStatus | None = None
