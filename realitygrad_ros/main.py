@@ -45,10 +45,10 @@ def main(args: Sequence[str] | None = None) -> int:
     """Run one command and return the process's exit code: 0, 2 for bad input, 130 where the user interrupted."""
     args = sys.argv[1:] if args is None else args
     commands = args[:1] if args and args[0] in COMMANDS else COMMANDS
-    arguments = make_parser(commands).parse_args(args)
     # A service manager's SIGTERM ends a command in order too, as Ctrl-C does.
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
+        arguments = make_parser(commands).parse_args(args)
         return arguments.run(arguments)
     except RealityGradError as error:
         print(f"error: {error}", file=sys.stderr)

@@ -1,6 +1,6 @@
 """The loop in this process: killed at every stage it goes on, and bad files are named."""
 
-import json
+import dataclasses
 import shutil
 
 import pytest
@@ -117,7 +117,11 @@ def test_a_cancelled_iteration_leaves_no_half_recording(copy, task, crew):
 
 
 def test_a_run_of_another_configuration_is_refused(copy, task, crew):
-    metrics = copy.metrics(0) | {"robot_digest": "0"}
-    (copy.directory(0) / "metrics.json").write_text(json.dumps(metrics))
+    copy.write_metrics(0, copy.metrics(0) | {"robot_digest": "0"})
     with pytest.raises(RealityGradError, match="start a new run folder"):
         run_iteration(copy, task, crew, silent, never, print)
+
+
+def test_a_run_of_another_seed_is_refused(copy, task, crew):
+    with pytest.raises(RealityGradError, match=r"was begun with seed 0, not 1; give that one"):
+        run_iteration(copy, dataclasses.replace(task, seed=1), crew, silent, never, print)

@@ -1,6 +1,5 @@
 """The figures of the gap, and the report that shows them."""
 
-import json
 import re
 from html.parser import HTMLParser
 
@@ -11,7 +10,7 @@ from realitygrad_ros.commands import report as report_command
 from realitygrad_ros.errors import RealityGradError
 from realitygrad_ros.iteration.comparison import Comparison
 from realitygrad_ros.iteration.report import summarise, write_report
-from realitygrad_ros.iteration.run_folder import RunFolder
+from realitygrad_ros.iteration.run_folder import RunFolder, run_stage
 from realitygrad_ros.main import make_parser
 from realitygrad_ros.robot.configuration import load_configuration
 
@@ -38,7 +37,12 @@ def run(tmp_path):
         directory = folder.directory(k)
         directory.mkdir()
         compared = comparison(error)
-        compared.write(directory / "comparison.safetensors")
+
+        def measure(compared=compared, path=directory / "comparison.safetensors"):
+            compared.write(path)
+            return {}
+
+        run_stage(directory, "measure", {}, ["comparison.safetensors"], measure, print)
         metrics = {
             "k": k,
             "robot": "<ur5>",
@@ -53,7 +57,7 @@ def run(tmp_path):
             "verdicts": {} if k == 0 else {"kd": {"elbow_joint": "held: the data cannot separate it from damping"}},
             "truth": UR5.nominal.as_mapping() if k else None,
         }
-        (directory / "metrics.json").write_text(json.dumps(metrics))
+        folder.write_metrics(k, metrics)
     return folder
 
 
@@ -124,3 +128,25 @@ def test_the_command_writes_the_report_and_refuses_an_empty_run(run, tmp_path, c
     assert capsys.readouterr().out == f"{tmp_path / 'report.html'}\n"
     with pytest.raises(RealityGradError, match="has no finished iteration"):
         report_command.run(parser.parse_args(["report", str(tmp_path / "nothing")]))
+
+
+@pytest.mark.parametrize("name", ["metrics.json", "comparison.safetensors"])
+def test_a_wrong_byte_anywhere_is_refused_with_the_name_of_the_file(run, name):
+    path = run.directory(2) / name
+    sound = path.read_bytes()
+    for place in np.random.default_rng(0).integers(0, len(sound), 20):
+        wrong = bytearray(sound)
+        # Another digit, letter or bit, so that also what still reads as JSON is tried.
+        wrong[place] ^= 1
+        if name == "metrics.json" and bytes([wrong[place], sound[place]]).isspace():
+            continue
+        path.write_bytes(wrong)
+        with pytest.raises(RealityGradError, match=name):
+            write_report(run)
+    assert not (run.path / "report.html").exists()
+
+
+def test_a_report_that_cannot_be_written_is_told_by_name(run):
+    (run.path / "report.html").mkdir()
+    with pytest.raises(RealityGradError, match=r"report.html' cannot be written: Is a directory"):
+        write_report(run)

@@ -97,9 +97,12 @@ def test_a_run_knows_what_is_finished_and_checks_what_it_builds_upon(tmp_path):
     assert run.finished() == 0
     for k in range(3):
         Baker(run.directory(k)).bake()
-        (run.directory(k) / "metrics.json").write_text(f'{{"k": {k}}}')
+        run.write_metrics(k, {"k": k})
     assert run.finished() == 3
     assert run.metrics(2) == {"k": 2}
+    (run.directory(2) / "metrics.json").write_text('{"k": 2}')
+    with pytest.raises(RealityGradError, match=r"iteration_2/metrics.json' is damaged"):
+        run.metrics(2)
     (run.directory(1) / "metrics.json").unlink()
     assert run.finished() == 1
     (run.directory(1) / "metrics.json").write_text('{"k": 0}')

@@ -5,7 +5,7 @@ import re
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from types import ModuleType
 
@@ -14,6 +14,9 @@ import pytest
 from realitygrad_ros import main as command_line
 from realitygrad_ros.commands import check
 from realitygrad_ros.errors import Cancelled
+from realitygrad_ros.iteration.run_folder import RunFolder, digest_of_robot
+from realitygrad_ros.resources import share_directory
+from realitygrad_ros.robot.configuration import load_configuration
 
 
 @pytest.fixture(autouse=True)
@@ -97,8 +100,57 @@ def test_bench_prints_a_table_and_writes_the_figures(tmp_path: Path, capsys: pyt
     assert json.loads(file.read_text()) == FIGURES
 
 
-def test_json_in_no_folder_is_refused_before_the_work(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(SystemExit) as end:
-        command_line.main(["bench", "physics", "--json", str(tmp_path / "nowhere" / "figures.json")])
-    assert end.value.code == 2
-    assert "nowhere' does not exist" in capsys.readouterr().err
+@pytest.mark.parametrize("path", ["", "folder", "nowhere/figures.json", "/proc/figures.json"])
+def test_json_that_cannot_be_written_is_refused_before_the_work(
+    path: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "folder").mkdir()
+    arguments = ["demo", "--json", str(tmp_path / path), "--run-directory", str(tmp_path / "run")]
+    assert command_line.main(arguments) == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert "cannot be written" in line
+    assert [entry.name for entry in tmp_path.iterdir()] == ["folder"]
+
+
+@pytest.mark.parametrize("command", ["demo", "up"])
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (("--robot", "nobody"), "no configuration"),
+        (("--robot", "robot.yaml"), "no twin configuration"),
+        (("--run-directory", "robot.yaml"), "cannot be written to"),
+        (("--run-directory", "robot.yaml/run"), "cannot be written to"),
+        (("--run-directory", "/proc/run"), "cannot be written to"),
+        (("--run-directory", "begun", "--seed", "5"), "was begun with seed 0, not 5"),
+        (("--run-directory", "begun"), "was begun with robot 'other'"),
+    ],
+)
+def test_a_run_that_cannot_be_is_refused_before_any_node_starts(
+    command: str,
+    arguments: Sequence[str],
+    words: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    configuration = load_configuration("ur5")
+    text = (share_directory() / "config" / "ur5.yaml").read_text()
+    Path("robot.yaml").write_text(text.replace("../urdf/ur5.urdf", str(configuration.urdf)))
+    robot = digest_of_robot(configuration) if "--seed" in arguments else "another"
+    Path("begun", "iteration_0").mkdir(parents=True)
+    RunFolder(Path("begun")).write_metrics(0, {"k": 0, "robot": "other", "robot_digest": robot, "seed": 0})
+    before = sorted(tmp_path.rglob("*"))
+    assert command_line.main([command, *arguments]) == 2
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    (line,) = captured.err.splitlines()
+    assert words in line
+    assert sorted(tmp_path.rglob("*")) == before
+
+
+@pytest.mark.parametrize("seed", ["-1", str(2**63), "x"])
+def test_a_seed_that_no_node_takes_is_refused(seed: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit, match="2"):
+        command_line.main(["demo", "--seed", seed])
+    assert "argument --seed: " in capsys.readouterr().err

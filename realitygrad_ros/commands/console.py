@@ -8,12 +8,12 @@ from pathlib import Path
 from typing import Any
 
 from realitygrad_ros.errors import RealityGradError
-from realitygrad_ros.files import write_whole
+from realitygrad_ros.files import check_writable, write_whole
 from realitygrad_ros.progress import Progress
 
 
 def add_json_argument(parser: argparse.ArgumentParser) -> None:
-    """Declare `--json FILE`, refused at once where its folder does not exist."""
+    """Declare `--json FILE`, refused at once where it cannot be written: the work before may take minutes."""
     parser.add_argument("--json", type=_file_to_write, metavar="FILE", help="write the figures to this file")
 
 
@@ -60,6 +60,9 @@ def progress_bar() -> Iterator[Progress]:
 
 def _file_to_write(text: str) -> Path:
     path = Path(text)
+    if path.is_dir():
+        raise RealityGradError(f"--json: '{path}' cannot be written: it is a folder; name a file")
     if not path.parent.is_dir():
-        raise argparse.ArgumentTypeError(f"the folder '{path.parent}' does not exist")
+        raise RealityGradError(f"--json: '{path}' cannot be written: the folder '{path.parent}' does not exist")
+    check_writable(path.parent)
     return path

@@ -17,8 +17,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from realitygrad_ros.commands.console import add_json_argument, progress_bar, write_json
+from realitygrad_ros.commands.run_arguments import add_run_arguments, open_run
 from realitygrad_ros.errors import RealityGradError
-from realitygrad_ros.nodes.bringup import TWIN, NodeSpec, new_run_directory, node_specs
+from realitygrad_ros.nodes.bringup import TWIN, NodeSpec, node_specs
 from realitygrad_ros.nodes.processes import Graph, start_graph
 from realitygrad_ros.progress import Progress
 from realitygrad_ros.robot.parameters import PARAMETER_UNITS
@@ -42,21 +43,14 @@ SECONDS = ("optimise", "train", "rollout", "identify", "total")
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the command's arguments."""
-    parser.add_argument("--robot", default="ur5", help="name of a robot in config/, or path of its YAML file (ur5)")
+    add_run_arguments(parser)
     parser.add_argument("--iterations", type=_count, default=2, metavar="N", help="identifications to do (2)")
-    parser.add_argument("--seed", type=int, default=0, help="draws the targets (0)")
-    parser.add_argument(
-        "--run-directory",
-        type=Path,
-        metavar="FOLDER",
-        help="folder of the iterations, one begun before is continued (runs/<time>)",
-    )
     add_json_argument(parser)
 
 
 def run(arguments: argparse.Namespace) -> int:
     """Do the iterations, print the tables and write the figures."""
-    run_directory = (arguments.run_directory or new_run_directory()).absolute()
+    run_directory = open_run(arguments, TWIN)
     specs = node_specs(arguments.robot, TWIN, run_directory, arguments.seed)
     figures = demonstrate(specs, run_directory, arguments.iterations)
     print(_iteration_table(figures["iterations"]), _parameter_table(figures["parameters"]), sep="\n\n")
@@ -74,9 +68,9 @@ def demonstrate(specs: Sequence[NodeSpec], run_directory: Path, iterations: int)
     from realitygrad_ros.iteration.run_folder import RunFolder
 
     folder = RunFolder(run_directory)
-    run_directory.mkdir(parents=True, exist_ok=True)
     os.environ["ROS_DOMAIN_ID"] = str(_free_domain())
     os.environ["ROS_AUTOMATIC_DISCOVERY_RANGE"] = "LOCALHOST"
+    run_directory.mkdir(parents=True, exist_ok=True)
     log = run_directory / "nodes.log"
     print(f"run folder {run_directory}, nodes' log {log}, ROS_DOMAIN_ID={os.environ['ROS_DOMAIN_ID']}", flush=True)
     try:

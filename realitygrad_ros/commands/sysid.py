@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from realitygrad_ros.identification.fit import FitResult
     from realitygrad_ros.identification.recording import UniformRecording
     from realitygrad_ros.robot.configuration import RobotConfiguration
+    from realitygrad_ros.robot.parameters import SimulationParameters
 
 CALIBRATION = "calibration.yaml"
 
@@ -51,14 +52,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Fit, print the table, and write calibration and figures."""
+    from realitygrad_ros.files import check_writable
     from realitygrad_ros.robot.load import load_robot
-    from realitygrad_ros.robot.parameters import SimulationParameters
 
     configuration, model = load_robot(arguments.robot)
     prior = configuration.nominal
     if arguments.prior is not None:
-        prior = SimulationParameters.read(arguments.prior).reordered(configuration.joint_names)
+        prior = _prior(arguments.prior, configuration)
     recordings = [_read(bag, configuration, arguments.namespace) for bag in arguments.bags]
+    check_writable(arguments.out)
     # Imported late: it brings torch and Warp, and a bag that cannot be read shall be told of at once.
     from realitygrad_ros.identification.fit import fit
 
@@ -69,6 +71,15 @@ def run(arguments: argparse.Namespace) -> int:
     print(f"\ncalibration: {path}")
     write_json(arguments.json, figures(result, arguments.bags))
     return 0
+
+
+def _prior(path: Path, configuration: "RobotConfiguration") -> "SimulationParameters":
+    from realitygrad_ros.robot.parameters import SimulationParameters
+
+    try:
+        return SimulationParameters.read(path).reordered(configuration.joint_names)
+    except RealityGradError as error:
+        raise RealityGradError(f"--prior {path}: {error}") from error
 
 
 def _read(bag: Path, configuration: "RobotConfiguration", namespace: str | None) -> "UniformRecording":

@@ -4,7 +4,6 @@ After Collins et al. 2021, arXiv 2109.04674. Iterations are numbered by the iden
 works with the nominal model, iteration k with what was identified from the rollouts of all iterations before it.
 """
 
-import json
 import shutil
 import time
 from collections.abc import Sequence
@@ -14,7 +13,6 @@ from pathlib import Path
 from typing import Protocol
 
 from realitygrad_ros.errors import Cancelled, RealityGradError
-from realitygrad_ros.files import write_whole
 from realitygrad_ros.identification.recording import read_recording
 from realitygrad_ros.iteration.plan import Plan
 from realitygrad_ros.iteration.run_folder import (
@@ -105,8 +103,7 @@ def run_iteration(
     from realitygrad_ros.iteration.report import write_report
 
     k = run.finished()
-    if k > 0:
-        _check_same_task(run, task)
+    run.check_same_run(task.configuration, task.seed)
     for number in (0, 1) if k == 0 else (k,):
         _iterate(run, task, crew, number, progress, cancelled, tell)
         progress("report", 0.0, {"iteration": number})
@@ -215,13 +212,4 @@ def _write_metrics(run: RunFolder, task: Task, k: int, seconds: dict[str, float]
         "verdicts": {} if identified is None else identified.figures["verdicts"],
         "truth": None if task.truth is None else task.truth.as_mapping(),
     }
-    write_whole(directory / "metrics.json", json.dumps(metrics, indent=2).encode())
-
-
-def _check_same_task(run: RunFolder, task: Task) -> None:
-    metrics = run.metrics(0)
-    if metrics["robot_digest"] != digest_of_robot(task.configuration):
-        raise RealityGradError(
-            f"run '{run.path}' was begun with robot '{metrics['robot']}' as it was configured then, not with "
-            f"'{task.configuration.name}' as it is now; start a new run folder"
-        )
+    run.write_metrics(k, metrics)

@@ -56,10 +56,14 @@ def write_report(run: RunFolder) -> Path:
         RealityGradError: no iteration is finished, or a file is damaged.
     """
     metrics = summarise(run)
-    comparisons = {k: Comparison.read(run.directory(k) / "comparison.safetensors") for k in {0, len(metrics) - 1}}
+    comparisons = {k: Comparison.read(run.output(k, "measure")) for k in {0, len(metrics) - 1}}
     path = run.path / "report.html"
     with matplotlib.rc_context(figures.STYLE):
-        write_whole(path, _page(metrics, comparisons, run.path).encode())
+        page = _page(metrics, comparisons, run.path)
+    try:
+        write_whole(path, page.encode())
+    except OSError as error:
+        raise RealityGradError(f"'{path}' cannot be written: {error.strerror}") from error
     return path
 
 

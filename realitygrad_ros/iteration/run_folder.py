@@ -72,10 +72,38 @@ class RunFolder:
             RealityGradError: they are missing or damaged; the message names the file.
         """
         path = self.directory(k) / "metrics.json"
-        metrics = _read_json(path, "delete it to have the iteration measured again")
+        remedy = "delete it, and run_iteration writes it anew"
+        metrics = _read_json(path, remedy)
         if not isinstance(metrics, dict) or metrics.get("k") != k:
-            raise RealityGradError(f"'{path}' holds no metrics of iteration {k}; delete it to have them measured again")
+            raise RealityGradError(f"'{path}' holds no metrics of iteration {k}; {remedy}")
+        if metrics.pop("digest", None) != digest_of_value(metrics):
+            raise RealityGradError(f"'{path}' is damaged: its figures do not match its digest; {remedy}")
         return metrics
+
+    def write_metrics(self, k: int, metrics: Figures) -> None:
+        """Write the figures of iteration k, by which it is finished."""
+        content = metrics | {"digest": digest_of_value(metrics)}
+        write_whole(self.directory(k) / "metrics.json", json.dumps(content, indent=2).encode())
+
+    def check_same_run(self, configuration: RobotConfiguration, seed: int) -> None:
+        """Refuse a run that was begun with something else; a new one is none.
+
+        Raises:
+            RealityGradError: its first iteration was of another robot or of another seed.
+        """
+        if self.finished() == 0:
+            return
+        begun = self.metrics(0)
+        if begun["robot_digest"] != digest_of_robot(configuration):
+            raise RealityGradError(
+                f"run '{self.path}' was begun with robot '{begun['robot']}' as it was configured then, not with "
+                f"'{configuration.name}' as it is now; start a new run folder"
+            )
+        if begun["seed"] != seed:
+            raise RealityGradError(
+                f"run '{self.path}' was begun with seed {begun['seed']}, not {seed}; give that one, or start a new run "
+                "folder"
+            )
 
     def output(self, k: int, stage: str) -> Path:
         """The one file or folder that a stage of a finished iteration made, checked against its digest.
