@@ -11,6 +11,12 @@ class RealityGradError(Exception):
     def __init__(self, message: str) -> None:
         super().__init__(" ".join(filter(None, map(str.strip, message.splitlines()))))
 
+    @staticmethod
+    def of_system(error: OSError) -> "RealityGradError":
+        """What the operating system refuses: a full disk, a folder that is not ours."""
+        what = "a file" if error.filename is None else f"'{error.filename}'"
+        return RealityGradError(f"{what} cannot be used: {error.strerror or error}; mend that, or choose another place")
+
 
 class Cancelled(Exception):
     """A long job was asked to stop and has stopped; what it had finished before stays valid."""

@@ -60,6 +60,9 @@ def main(args: Sequence[str] | None = None) -> int:
         # Whoever read our output has enough, as in `realitygrad check ur5 | head`; Python would complain at its end.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return UNREAD
+    except OSError as error:
+        print(f"error: {RealityGradError.of_system(error)}", file=sys.stderr)
+        return BAD_INPUT
 
 
 if __name__ == "__main__":

@@ -1,6 +1,7 @@
 """A node with a long job that does as its parameter says: count, fail, or run into a fault of the program."""
 
 import time
+from pathlib import Path
 
 from std_srvs.srv import Trigger
 
@@ -16,7 +17,7 @@ class LongJobStub(RealityGradNode):
     def __init__(self):
         super().__init__("stub_node")
         self.declare("count", 3, "where to stop")
-        self.declare("behaviour", "count", "count, part, linger, fail or fault")
+        self.declare("behaviour", "count", "count, part, linger, fail, write or fault")
         self.job = LongJob(self, needs="json")
         self.farewell = self.create_client(Trigger, "stub/cancel")
         self.create_service(Trigger, "stub/start", lambda _, response: self.job.start(self.work, response))
@@ -30,6 +31,8 @@ class LongJobStub(RealityGradNode):
         """The job."""
         if self.value("behaviour") == "fail":
             raise RealityGradError("the bag 'x' is empty; record it again")
+        if self.value("behaviour") == "write":
+            Path("/proc/calibration.yaml").write_text("")
         if self.value("behaviour") == "fault":
             raise ZeroDivisionError("by nothing")
         if self.value("behaviour") == "linger":

@@ -1,6 +1,8 @@
 """The command line as a user meets it: help, versions, errors and exit codes."""
 
+import errno
 import json
+import os
 import re
 import signal
 import subprocess
@@ -154,3 +156,14 @@ def test_a_seed_that_no_node_takes_is_refused(seed: str, capsys: pytest.CaptureF
     with pytest.raises(SystemExit, match="2"):
         command_line.main(["demo", "--seed", seed])
     assert "argument --seed: " in capsys.readouterr().err
+
+
+def test_what_the_system_refuses_is_told_in_one_line(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def run(_: object) -> int:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), "runs/nodes.log")
+
+    monkeypatch.setattr(check, "run", run)
+    assert command_line.main(["check", "ur5"]) == 2
+    assert capsys.readouterr().err.startswith("error: 'runs/nodes.log' cannot be used: No space left on device")

@@ -104,6 +104,10 @@ def test_a_failed_job_names_the_reason(job, parameters, stub):
     parameters.set([Parameter("behaviour", value="fail")])
     with pytest.raises(RealityGradError, match="stub/start failed: the bag 'x' is empty"):
         job.run(silent, never)
+    parameters.set([Parameter("behaviour", value="write")])
+    with pytest.raises(RealityGradError, match=r"failed: '/proc/calibration.yaml' cannot be used: No such file"):
+        job.run(silent, never)
+    assert "Traceback" not in stub.output
     parameters.set([Parameter("behaviour", value="fault")])
     with pytest.raises(RealityGradError, match="fault in the program: ZeroDivisionError"):
         job.run(silent, never)

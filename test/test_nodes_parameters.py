@@ -41,3 +41,11 @@ def test_an_untyped_empty_list_is_an_empty_list():
 def test_an_integer_stays_an_integer(value):
     with pytest.raises(RealityGradError, match="an integer from 1 to 5"):
         ParameterRule.of("count", 3, 1, 5).coerce(value)
+
+
+@pytest.mark.parametrize("value", [None, [], [1.0], [1.0, 2.0, 3.0], 1.0])
+def test_a_list_of_another_length_is_refused(value):
+    with pytest.raises(
+        RealityGradError, match=r"parameter 'gains' is .*; it must be a list of 2, each element a number"
+    ):
+        ParameterRule.of("gains", [0.5, 0.5], None, None, length=2).coerce(value)

@@ -9,6 +9,8 @@ import numpy as np
 import pytest
 from conftest import wait_until
 from robot_stub import RobotStub
+from std_msgs.msg import UInt8MultiArray
+from std_srvs.srv import SetBool
 
 from realitygrad_ros.benchmarks.policy import synthetic_bundle
 from realitygrad_ros.robot.configuration import load_configuration
@@ -156,3 +158,17 @@ def test_what_runs_on_the_robot_imports_nothing_heavy(module):
     program = f"import sys, realitygrad_ros.nodes.{module}; print(*set(sys.modules) & {heavy})"
     result = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     assert result.stdout.split() == []
+
+
+def test_a_refusal_tells_only_of_what_is_still_refused(start_node, robot, probe):
+    start_node("policy_node")
+    robot.publishing = False
+    for bundle, frame, refused in ((b"", "world", True), (BUNDLE.to_bytes(), "base_link", False)):
+        robot._bundles.publish(UInt8MultiArray(data=bundle))
+        robot.send_target(frame=frame)
+
+        def answer():
+            return probe.call(SetBool, "policy/engage", SetBool.Request(data=True)).message
+
+        for words in ("is cut, damaged", "target is in frame 'world'"):
+            wait_until(lambda words=words, refused=refused: (words in answer()) == refused, words)

@@ -179,6 +179,11 @@ def test_a_file_that_is_no_calibration_is_refused_by_name(tmp_path: Path, conten
         SimulationParameters.read(path)
 
 
+def test_parameters_that_name_a_joint_twice_are_refused() -> None:
+    with pytest.raises(RealityGradError, match="joint 'a' twice"):
+        SimulationParameters.from_matrix(("a", "b", "a"), np.ones((5, 3)))
+
+
 def test_parameters_survive_their_file(tmp_path: Path) -> None:
     nominal = load_configuration("ur5").nominal
     path = tmp_path / "calibration.yaml"

@@ -17,12 +17,14 @@ def declare_calibration(node: RealityGradNode, configuration: RobotConfiguration
     Raises:
         RealityGradError: a value given at the start of the node has the wrong type or is out of range.
     """
-    node.declare("calibration.joint_names", list(configuration.joint_names), "order of the lists beside this one")
+    count = len(configuration.joint_names)
+    order = "order of the lists beside this one"
+    node.declare("calibration.joint_names", list(configuration.joint_names), order, length=count)
     for name in PARAMETER_NAMES:
         lower, upper = configuration.bounds[name]
         values = getattr(configuration.nominal, name).tolist()
         description = f"{name} of each joint [{PARAMETER_UNITS[name]}], in the order of calibration.joint_names"
-        node.declare(f"calibration.{name}", values, description, lower, upper)
+        node.declare(f"calibration.{name}", values, description, lower, upper, length=count)
 
 
 def calibration_of(node: RealityGradNode, configuration: RobotConfiguration) -> SimulationParameters:

@@ -104,9 +104,10 @@ class LongJob:
             end, values, level = DONE, dict(work(self._progress, self._stop.is_set)), DiagnosticStatus.OK
         except Cancelled:
             end, values, level = CANCELLED, {}, DiagnosticStatus.WARN
-        except RealityGradError as error:
-            end, values, level = FAILED, {"error": error}, DiagnosticStatus.ERROR
-            self._node.get_logger().error(str(error))
+        except (RealityGradError, OSError) as error:
+            reason = RealityGradError.of_system(error) if isinstance(error, OSError) else error
+            end, values, level = FAILED, {"error": reason}, DiagnosticStatus.ERROR
+            self._node.get_logger().error(str(reason))
         except Exception as error:  # a job must never end without a status: whoever waits for it would wait for ever
             end, values, level = FAILED, {"error": f"fault in the program: {error!r}"}, DiagnosticStatus.ERROR
             self._node.get_logger().error(traceback.format_exc())

@@ -62,6 +62,7 @@ class RealityGradNode(Node):
         lower: float | None = None,
         upper: float | None = None,
         read_only: bool = False,
+        length: int | None = None,
     ) -> Any:
         """Declare a parameter and return its value; `default` gives its type (float, int, bool, str or a list of one).
 
@@ -75,11 +76,12 @@ class RealityGradNode(Node):
             lower: smallest value allowed, of each element in a list.
             upper: largest value allowed, of each element in a list.
             read_only: whether it is fixed once the node runs.
+            length: how many elements a list must have; None for any number.
 
         Raises:
             RealityGradError: the value given at start has the wrong type or is out of range.
         """
-        rule = ParameterRule.of(name, default, lower, upper)
+        rule = ParameterRule.of(name, default, lower, upper, length)
         self._rules[name] = rule
         # Typed dynamically, so that an integer in a parameter file is no error for a float: `rule` checks instead.
         descriptor = ParameterDescriptor(

@@ -18,18 +18,23 @@ class ParameterRule:
     is_array: bool
     lower: float | None
     upper: float | None
+    length: int | None = None
+    """How many elements a list must have; None for any number."""
 
     @staticmethod
-    def of(name: str, default: Any, lower: float | None, upper: float | None) -> "ParameterRule":
+    def of(
+        name: str, default: Any, lower: float | None, upper: float | None, length: int | None = None
+    ) -> "ParameterRule":
         """The rule that a default value implies; an empty list stands for strings."""
         if isinstance(default, list):
-            return ParameterRule(name, type(default[0]) if default else str, True, lower, upper)
+            return ParameterRule(name, type(default[0]) if default else str, True, lower, upper, length)
         return ParameterRule(name, type(default), False, lower, upper)
 
     @property
     def sentence(self) -> str:
         """What the parameter must be, in words."""
-        words = f"a list, each element {_KINDS[self.kind]}" if self.is_array else _KINDS[self.kind]
+        size = "" if self.length is None else f" of {self.length}"
+        words = f"a list{size}, each element {_KINDS[self.kind]}" if self.is_array else _KINDS[self.kind]
         if self.lower is not None and self.upper is not None:
             return f"{words} from {self.lower:g} to {self.upper:g}"
         if self.lower is not None:
@@ -50,6 +55,8 @@ class ParameterRule:
         value = [] if value is None else value
         if isinstance(value, str | bytes) or not hasattr(value, "__iter__"):
             raise self._refusal(value)
+        if self.length is not None and len(value) != self.length:
+            raise self._refusal(list(value))
         return [self._element(element, list(value)) for element in value]
 
     def _element(self, element: Any, value: Any) -> Any:

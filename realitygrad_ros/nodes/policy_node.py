@@ -135,6 +135,7 @@ class PolicyNode(RealityGradNode):
                     f"target is in frame '{message.header.frame_id}'; give it in '{self._base_frame}'"
                 )
             self._loop.set_target(np.array([message.point.x, message.point.y, message.point.z]))
+            self._refusals["target"] = ""
         except RealityGradError as error:
             self._refuse("target", error)
 
@@ -145,6 +146,7 @@ class PolicyNode(RealityGradNode):
         except RealityGradError as error:
             self._refuse("policy/bundle", error)
             return
+        self._refusals["policy/bundle"] = ""
         self._ticker.period = 1.0 / bundle.policy_rate
         self.publish_diagnostics()  # who waits for this policy need not wait a second more
         self.get_logger().info(f"policy of epoch {bundle.epoch} at {bundle.policy_rate:g} Hz, digest {bundle.digest}")

@@ -29,7 +29,7 @@ class TrainerNode(RealityGradNode):
         robot = self.declare("robot", "ur5", "name in config/ or path of a robot's configuration", read_only=True)
         self._configuration, self._model = load_robot(robot)
         self.declare("iteration_directory", "runs/trainer", "where trajectories and policy are written")
-        self.declare("motions", 64, "motions to optimise and to clone", lower=1)
+        self.declare("motions", 64, "motions to optimise and to clone", lower=1, upper=4096)
         self.declare("seed", 0, "draws targets and weights", lower=0)
         declare_calibration(self, self._configuration)
         self._bundle = self.create_publisher(UInt8MultiArray, "policy/bundle", LATCHED)

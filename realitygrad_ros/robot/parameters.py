@@ -47,6 +47,9 @@ class SimulationParameters:
     """Coulomb friction."""
 
     def __post_init__(self) -> None:
+        twice = [name for name in self.joint_names if self.joint_names.count(name) > 1]
+        if twice:
+            raise RealityGradError(f"parameters name joint '{twice[0]}' twice; give each joint once")
         for name in PARAMETER_NAMES:
             values = np.array(getattr(self, name), dtype=float)
             if values.shape != (len(self.joint_names),):
