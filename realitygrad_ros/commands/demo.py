@@ -5,22 +5,18 @@ and target errors in m in the file of --json and in mm in the table, times in s.
 """
 
 import argparse
-import os
-import random
-import socket
 import sys
-import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from realitygrad_ros.commands.console import add_json_argument, progress_bar, write_json
+from realitygrad_ros.commands.console import add_json_argument, progress_bar, table, write_json
 from realitygrad_ros.commands.run_arguments import add_run_arguments, open_run
 from realitygrad_ros.errors import RealityGradError
 from realitygrad_ros.nodes.bringup import TWIN, NodeSpec, node_specs
-from realitygrad_ros.nodes.processes import Graph, start_graph
+from realitygrad_ros.nodes.processes import Graph, enter_own_domain, start_graph
 from realitygrad_ros.progress import Progress
 from realitygrad_ros.robot.parameters import PARAMETER_UNITS
 
@@ -34,9 +30,6 @@ START_TIME = 60.0
 
 ROLLOUTS = 3
 """How often an iteration is tried while it is the rollout that fails."""
-
-DOMAINS = range(1, 101)
-"""ROS domains whose ports lie below those that Linux gives away by itself."""
 
 SECONDS = ("optimise", "train", "rollout", "identify", "total")
 
@@ -66,17 +59,20 @@ def demonstrate(specs: Sequence[NodeSpec], run_directory: Path, iterations: int)
         RealityGradError: a node ended, or a stage failed.
     """
     from realitygrad_ros.iteration.run_folder import RunFolder
+    from realitygrad_ros.nodes.remote import RemoteJob, spinning_node
 
     folder = RunFolder(run_directory)
-    os.environ["ROS_DOMAIN_ID"] = str(_free_domain())
-    os.environ["ROS_AUTOMATIC_DISCOVERY_RANGE"] = "LOCALHOST"
+    domain = enter_own_domain()
     run_directory.mkdir(parents=True, exist_ok=True)
     log = run_directory / "nodes.log"
-    print(f"run folder {run_directory}, nodes' log {log}, ROS_DOMAIN_ID={os.environ['ROS_DOMAIN_ID']}", flush=True)
+    print(f"run folder {run_directory}, nodes' log {log}, ROS_DOMAIN_ID={domain}", flush=True)
     try:
-        with log.open("a") as output, start_graph(specs, output) as graph, _client() as node, _display() as show:
-            from realitygrad_ros.nodes.remote import RemoteJob
-
+        with (
+            log.open("a") as output,
+            start_graph(specs, output) as graph,
+            spinning_node("demo") as node,
+            _display() as show,
+        ):
             _await_nodes(node, graph, [spec.name for spec in specs])
             job = RemoteJob(node, "iteration_node", "run_iteration", "cancel")
             while folder.finished() <= iterations:
@@ -138,34 +134,6 @@ def _figures(run_directory: Path) -> dict[str, Any]:
     }
 
 
-@contextmanager
-def _client() -> "Iterator[Node]":
-    """A node of this process, whose callbacks run in a thread."""
-    import rclpy
-    from rclpy.executors import SingleThreadedExecutor
-    from rclpy.signals import SignalHandlerOptions
-
-    rclpy.init(args=[], signal_handler_options=SignalHandlerOptions.NO)
-    node = rclpy.create_node("demo")
-    executor = SingleThreadedExecutor()
-    executor.add_node(node)
-    stop = threading.Event()
-
-    def spin() -> None:
-        while not stop.is_set():
-            executor.spin_once(timeout_sec=0.1)
-
-    thread = threading.Thread(target=spin)
-    thread.start()
-    try:
-        yield node
-    finally:
-        stop.set()
-        thread.join()
-        node.destroy_node()
-        rclpy.try_shutdown()
-
-
 def _await_nodes(node: "Node", graph: Graph, names: Sequence[str]) -> None:
     deadline = time.monotonic() + START_TIME
     while missing := set(names) - set(node.get_node_names()):
@@ -201,19 +169,6 @@ def _display() -> Iterator[Progress]:
             print(f"{shown} took {time.monotonic() - begun:.1f} s", flush=True)
 
 
-def _free_domain() -> int:
-    """A ROS domain that nobody on this machine uses: the port at which its first participant listens is free."""
-    for domain in random.sample(DOMAINS, len(DOMAINS)):
-        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
-            try:
-                # DDSI-RTPS 2.5, 9.6.2.3: ports start at 7400, 250 a domain; 10 is the first participant's own.
-                probe.bind(("", 7400 + 250 * domain + 10))
-            except OSError:
-                continue
-            return domain
-    raise RealityGradError("every ROS domain of this machine is in use; end some ROS nodes")
-
-
 def _iteration_table(iterations: Sequence[dict[str, Any]]) -> str:
     head = ["iteration", "gap [mm]", "accumulated [m]", "target error [mm]", "residual"]
     rows = [
@@ -222,7 +177,8 @@ def _iteration_table(iterations: Sequence[dict[str, Any]]) -> str:
         + [f"{row['seconds'][stage]:.1f}" for stage in SECONDS]
         for row in iterations
     ]
-    return _table([*head, *(f"{stage} [s]" for stage in SECONDS)], rows)
+    head += [f"{stage} [s]" for stage in SECONDS]
+    return table([head, *rows], ">" * len(head))
 
 
 def _parameter_table(parameters: Mapping[str, Any]) -> str:
@@ -238,16 +194,7 @@ def _parameter_table(parameters: Mapping[str, Any]) -> str:
         for name, joints in {**parameters, "kd + damping": sums}.items()
         for joint, values in joints.items()
     ]
-    return _table(head, rows)
-
-
-def _table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    widths = [max(len(line[i]) for line in (head, *rows)) for i in range(len(head))]
-    numeric = [i for i, cell in enumerate(rows[0]) if cell[:1].isdigit() or cell[:1] == "-"]
-    return "\n".join(
-        "  ".join(cell.rjust(widths[i]) if i in numeric else cell.ljust(widths[i]) for i, cell in enumerate(line))
-        for line in (head, *rows)
-    )
+    return table([head, *rows], "<<>>>")
 
 
 def _count(text: str) -> int:
