@@ -9,7 +9,7 @@ from arm_urdf import arm_urdf, write_arm
 from example_robots import ARMS, OWN_UR5, PANDA, example_robot, oracle_of_file
 from numpy.testing import assert_allclose
 
-from realitygrad_ros.commands.check import describe
+from realitygrad_ros.commands.check import _masses_carried, describe
 from realitygrad_ros.main import main
 from realitygrad_ros.robot.urdf import load_urdf
 
@@ -106,3 +106,17 @@ def test_figures_that_cannot_be_written_end_with_one_line(tmp_path: Path, capsys
     assert main(["check", "ur5", "--json", str(folder)]) == 2
     assert "cannot be written" in capsys.readouterr().err
     assert list(tmp_path.rglob("*")) == [folder]
+
+
+def test_a_chain_of_a_thousand_joints_is_no_fault(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    count = 1100
+    inertia = '<inertia ixx="1" iyy="1" izz="1"/>'
+    links = (f'<link name="l{i}"><inertial><mass value="1"/>{inertia}</inertial></link>' for i in range(count + 1))
+    joints = (
+        f'<joint name="j{i}" type="continuous"><parent link="l{i}"/><child link="l{i + 1}"/></joint>'
+        for i in range(count)
+    )
+    path = tmp_path / "snake.urdf"
+    path.write_text(f'<robot name="snake">{"".join(links)}{"".join(joints)}</robot>')
+    model = load_urdf(path)
+    assert _masses_carried(model) == list(range(count, 0, -1))

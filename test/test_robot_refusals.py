@@ -123,6 +123,14 @@ def test_a_truncated_file_is_refused_wherever_it_ends(tmp_path: Path) -> None:
         refusal(write_arm(tmp_path, text[:end]))
 
 
+def test_a_file_with_entities_is_refused(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    text = '<!DOCTYPE robot [<!ENTITY arm "long">]>' + arm_urdf().partition("?>")[2].replace(
+        'name="arm"', 'name="&arm;"'
+    )
+    assert "declares the entity 'arm'" in refusal(write_arm(tmp_path, text))
+    assert capfd.readouterr().err == ""
+
+
 @pytest.mark.parametrize("suffix", ["urdf", "urdf.xacro"])
 def test_a_missing_file_is_refused(tmp_path: Path, suffix: str) -> None:
     if suffix.endswith("xacro"):

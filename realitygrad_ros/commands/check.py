@@ -69,7 +69,7 @@ def describe(model: "RobotModel", configuration: "RobotConfiguration | None" = N
     return {
         "robot": model.name,
         "base_link": model.base_link,
-        "joints": [_joint_figures(model, index) for index in range(model.joint_count)],
+        "joints": [_joint_figures(model, index, mass) for index, mass in enumerate(_masses_carried(model))],
         "moving_mass": sum(joint.body.mass for joint in model.joints),
         "nominal_pose": dict(zip(model.joint_names, pose.tolist(), strict=True)),
         "mass_matrix_condition": condition,
@@ -82,7 +82,7 @@ def _middle(model: "RobotModel") -> np.ndarray:
     return np.where(np.isfinite(limits).all(axis=0), limits, 0.0).mean(axis=0)
 
 
-def _joint_figures(model: "RobotModel", index: int) -> dict[str, Any]:
+def _joint_figures(model: "RobotModel", index: int, mass_carried: float) -> dict[str, Any]:
     joint = model.joints[index]
     limits = {name: getattr(joint, name) for name in ("lower", "upper", "velocity_limit", "effort_limit")}
     return {
@@ -91,15 +91,19 @@ def _joint_figures(model: "RobotModel", index: int) -> dict[str, Any]:
         "parent": model.joints[joint.parent].name if joint.parent >= 0 else model.base_link,
         **{name: value if np.isfinite(value) else None for name, value in limits.items()},
         "mass": joint.body.mass,
-        "mass_carried": _mass_carried(model, index),
+        "mass_carried": mass_carried,
         "links": list(joint.body.links),
     }
 
 
-def _mass_carried(model: "RobotModel", index: int) -> float:
-    """The mass of a joint's own body and of all that hangs on it [kg]."""
-    children = (i for i, joint in enumerate(model.joints) if joint.parent == index)
-    return model.joints[index].body.mass + sum(_mass_carried(model, child) for child in children)
+def _masses_carried(model: "RobotModel") -> list[float]:
+    """The mass of each joint's own body and of all that hangs on it [kg]."""
+    masses = [joint.body.mass for joint in model.joints]
+    # Parents come first, so from the tips on every joint has all that it carries when its parent takes it.
+    for index in reversed(range(model.joint_count)):
+        if model.joints[index].parent >= 0:
+            masses[model.joints[index].parent] += masses[index]
+    return masses
 
 
 def _as_text(figures: dict[str, Any]) -> str:

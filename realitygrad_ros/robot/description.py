@@ -103,6 +103,12 @@ def _parse(text: bytes, path: Path) -> etree._Element:
     for problem in parser.error_log:
         if problem.domain != etree.ErrorDomains.NAMESPACE:
             raise RealityGradError(f"URDF '{path}' is not XML: line {problem.line}: {problem.message.strip()}")
+    document_type = None if root is None else root.getroottree().docinfo.internalDTD
+    if document_type is not None and document_type.entities():
+        name = document_type.entities()[0].name
+        raise RealityGradError(
+            f"URDF '{path}' declares the entity '{name}'; write out what it stands for, or use xacro"
+        )
     if root is None or root.tag != "robot":
         raise RealityGradError(f"'{path}' is no URDF: its outermost element is not <robot>")
     if not root.get("name"):
