@@ -1,5 +1,6 @@
 """Iteration, trainer and sysid nodes as processes over real DDS."""
 
+import pytest
 import yaml
 from conftest import wait_until
 from diagnostic_msgs.msg import DiagnosticStatus
@@ -9,6 +10,7 @@ from std_srvs.srv import Trigger
 
 from realitygrad_ros.benchmarks.policy import synthetic_bundle
 from realitygrad_ros.control.bundle import PolicyBundle
+from realitygrad_ros.errors import RealityGradError
 from realitygrad_ros.nodes.qos import LATCHED
 from realitygrad_ros.nodes.remote import RemoteParameters
 from realitygrad_ros.robot.configuration import load_configuration
@@ -59,11 +61,14 @@ def test_the_trainer_starts_from_files_and_names_what_is_out_of_range(start_node
     assert PolicyBundle.from_bytes(bytes(bundles[0].data), "from the trainer").digest == bundle.digest
 
     trainer = RemoteParameters(probe.node, "trainer_node")
-    trainer.set([Parameter("calibration.joint_names", value=list(order[:-1]))])
+    for name, value in (("joint_names", list(order[:-1])), ("kp", [100.0])):
+        with pytest.raises(RealityGradError, match=rf"parameter 'calibration.{name}' is .* a list of 6"):
+            trainer.set([Parameter(f"calibration.{name}", value=value)])
+    trainer.set([Parameter("calibration.joint_names", value=[*order[:-1], "finger_joint"])])
     statuses = probe.collect(DiagnosticStatus, "trainer_node/status", LATCHED)
     assert probe.call(Trigger, "trainer/optimise").success
     wait_until(lambda: statuses and statuses[-1].message == "failed", "the end of the job")
-    assert "parameter 'damping' has shape (6,), but there are 5 joints" in str(statuses[-1].values)
+    assert "parameters are for other joints; only one side has: finger_joint" in str(statuses[-1].values)
     wrong = start_node("trainer_node", settings | {"calibration": calibration | {"kp": [1.0] * 6}})
     assert wrong.wait() == 2
     assert "parameter 'calibration.kp' is [1.0" in wrong.output
