@@ -5,6 +5,7 @@ import pytest
 import torch
 from example_robots import PANDA, example_robot, with_rigid_fingers
 
+from realitygrad_ros.physics.compile import kernel
 from realitygrad_ros.physics.simulator import Simulator, State, parameter_tensors
 from realitygrad_ros.robot.load import load_robot
 from realitygrad_ros.robot.parameters import PARAMETER_NAMES, SimulationParameters
@@ -181,3 +182,11 @@ def test_parameter_tensors_keep_names_and_values(ur5):
     parameters: SimulationParameters = ur5[0].nominal
     tensors = parameter_tensors(parameters, torch.float64)
     np.testing.assert_array_equal(torch.cat([tensors[name] for name in PARAMETER_NAMES]), parameters.as_matrix())
+
+
+def test_a_launch_compiles_a_kernel_once(ur5):
+    """Warp compiles a module anew for each block size that it is loaded with."""
+    case = Case(ur5[1])
+    case.loss(case.inputs)
+    variants = {name: len(kernel(source).module.execs) for name, source in case.simulator._sources.items()}
+    assert variants == {"rollout": 1}

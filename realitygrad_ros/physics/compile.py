@@ -241,7 +241,9 @@ class Launcher:
     def launch(self, source: str, count: int, arguments: Sequence[Any]) -> None:
         """Run `kernel(source)` for threads 0 to count - 1; `arguments` follow the kernel's `first`."""
         compiled = kernel(source)
-        compiled.module.load("cpu")  # Here, so that the threads need not each compile it.
+        # Here, so that the threads need not each compile it; with the block size that Warp launches with on a CPU, for
+        # which it would compile anew otherwise.
+        compiled.module.load("cpu", block_dim=1)
         share = -(-count // (self.threads * PIECES))
         if self._pool is None or count < 2:
             wp.launch(compiled, dim=count, inputs=[0, *arguments], device="cpu")
