@@ -74,6 +74,7 @@ def check_against_pinocchio(path: Path, model: RobotModel, seed: int) -> None:
 
     bias = rigid_body.inverse_dynamics(model, q.tolist(), qd.tolist(), [0.0] * model.joint_count, GRAVITY)
     factor = rigid_body.factorize(model, H)
+    assert list(factor.L) == rigid_body.factor_pattern(model)
     ours = np.array(rigid_body.solve(model, factor, [t - b for t, b in zip(tau, bias, strict=True)]))
     # Of the same numbers: the file's right angles, exact to 12 digits, are exact in our model, and small inertias
     # magnify the difference beyond 1e-9. Joints are in our order there.

@@ -170,15 +170,11 @@ def _display() -> Iterator[Progress]:
 
 
 def _iteration_table(iterations: Sequence[dict[str, Any]]) -> str:
+    from realitygrad_ros.iteration.report import iteration_rows
+
     head = ["iteration", "gap [mm]", "accumulated [m]", "target error [mm]", "residual"]
-    rows = [
-        [str(row["k"]), f"{1e3 * row['gap_mean_m']:.2f}", f"{row['gap_accumulated_m']:.2f}"]
-        + [f"{1e3 * row['target_error_mean_m']:.2f}", f"{row['residual']:.4g}"]
-        + [f"{row['seconds'][stage]:.1f}" for stage in SECONDS]
-        for row in iterations
-    ]
     head += [f"{stage} [s]" for stage in SECONDS]
-    return table([head, *rows], ">" * len(head))
+    return table([head, *iteration_rows(iterations, SECONDS)], ">" * len(head))
 
 
 def _parameter_table(parameters: Mapping[str, Any]) -> str:

@@ -2,7 +2,7 @@
 
 import html
 import io
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -121,15 +121,19 @@ def _tiles(first: dict[str, Any], last: dict[str, Any]) -> str:
     )
 
 
-def _iteration_table(metrics: Sequence[dict[str, Any]]) -> str:
-    head = ["iteration", "gap, mean [mm]", "gap, accumulated [m]", "target error [mm]", "residual"]
-    rows = [
+def iteration_rows(metrics: Sequence[Mapping[str, Any]], stages: Sequence[str]) -> list[list[str]]:
+    """A row an iteration: number, gap [mm], accumulated gap [m], target error [mm], residual, seconds by stage."""
+    return [
         [str(row["k"]), f"{1e3 * row['gap_mean_m']:.2f}", f"{row['gap_accumulated_m']:.2f}"]
         + [f"{1e3 * row['target_error_mean_m']:.2f}", f"{row['residual']:.4g}"]
-        + [f"{row['seconds'][stage]:.1f}" for stage in STAGES]
+        + [f"{row['seconds'][stage]:.1f}" for stage in stages]
         for row in metrics
     ]
-    return _table([*head, *(f"{stage} [s]" for stage in STAGES)], rows)
+
+
+def _iteration_table(metrics: Sequence[dict[str, Any]]) -> str:
+    head = ["iteration", "gap, mean [mm]", "gap, accumulated [m]", "target error [mm]", "residual"]
+    return _table([*head, *(f"{stage} [s]" for stage in STAGES)], iteration_rows(metrics, STAGES))
 
 
 def _trajectory_sections(comparisons: dict[int, Comparison]) -> list[str]:

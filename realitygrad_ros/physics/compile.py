@@ -17,7 +17,7 @@ import torch
 import warp as wp
 
 from realitygrad_ros.physics.integrator import Step
-from realitygrad_ros.physics.rigid_body import frame_pose
+from realitygrad_ros.physics.rigid_body import factor_pattern, frame_pose
 from realitygrad_ros.physics.trace import Number, Scalar, Trace, gradient, statements
 from realitygrad_ros.robot.model import Frame, RobotModel
 from realitygrad_ros.robot.parameters import PARAMETER_NAMES
@@ -59,7 +59,7 @@ def _factor_elements(step: Step) -> dict[str, int]:
 
 def factor_size(model: RobotModel) -> int:
     """Length of the last dimension of the `factor` array."""
-    return len(_factor_elements(Step(model, (0.0, 0.0, 0.0), 1.0)))
+    return len(factor_pattern(model)) + model.joint_count
 
 
 _LOOP_ARGUMENTS = {"first": "int", "steps": "int", "substeps": "int"}

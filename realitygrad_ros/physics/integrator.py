@@ -69,8 +69,7 @@ class Step:
 
     def stored_factor(self) -> TreeFactor:
         """A factor that was computed before, as variables `L_i_j` and `inverse_D_i`."""
-        shape = self.factor()
-        L = {(i, j): self.trace.variable(f"L_{i}_{j}") for i, j in shape.L}
+        L = {(i, j): self.trace.variable(f"L_{i}_{j}") for i, j in rigid_body.factor_pattern(self.model)}
         return TreeFactor(L, list(self.trace.variables("inverse_D", self.model.joint_count)))
 
     def _added_inertia(self) -> list[Number]:

@@ -233,6 +233,11 @@ class TreeFactor:
     """[joint]"""
 
 
+def factor_pattern(model: RobotModel) -> list[tuple[int, int]]:
+    """The elements (i, j) of L below the diagonal that are not zero, in the order in which `factorize` finds them."""
+    return [(i, j) for i in reversed(range(model.joint_count)) for j in ancestors(model, i)]
+
+
 def factorize(model: RobotModel, H: dict[tuple[int, int], Any]) -> TreeFactor:
     """L^T D L of a matrix with the sparsity of `mass_matrix`, without fill-in: table 6.3."""
     H = dict(H)
