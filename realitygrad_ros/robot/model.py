@@ -15,7 +15,7 @@ from jaxtyping import Float
 from realitygrad_ros.errors import RealityGradError
 
 BASE = -1
-"""Parent index of a joint, or joint index of a frame, that hangs on the fixed base."""
+"""Parent index of a joint, or joint index of a frame, that hangs on the base."""
 
 
 class JointKind(Enum):
@@ -96,7 +96,12 @@ class Frame:
 
 @dataclass(frozen=True, eq=False)
 class RobotModel:
-    """A fixed-base tree of joints; parents stand before their children."""
+    """A tree of joints on a fixed or a floating base; parents stand before their children.
+
+    Coordinates are the joints' positions; before them, with a floating base, the base's position in the world [m] and
+    its orientation as `quat_xyzw`. Velocities are the joints'; before them the base's twist, linear then angular, both
+    in the base frame (REP 103).
+    """
 
     name: str
     joints: tuple[Joint, ...]
@@ -105,6 +110,8 @@ class RobotModel:
     warnings: tuple[str, ...] = ()
     """What a user should know about the file, one line each."""
     base_link: str = field(default="base_link")
+    base: Body | None = None
+    """A floating base: the root link and all that is fixed to it, in the root link's frame. None: the base is fixed."""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "frames", MappingProxyType(dict(self.frames)))
@@ -116,8 +123,23 @@ class RobotModel:
 
     @property
     def joint_count(self) -> int:
-        """Number of degrees of freedom, n."""
+        """Number of joints, n."""
         return len(self.joints)
+
+    @property
+    def base_freedom(self) -> int:
+        """Degrees of freedom of the base: 6 if it floats, else 0."""
+        return 0 if self.base is None else 6
+
+    @property
+    def velocity_count(self) -> int:
+        """Number of degrees of freedom: n, and 6 more with a floating base."""
+        return self.base_freedom + self.joint_count
+
+    @property
+    def coordinate_count(self) -> int:
+        """Number of coordinates: n, and 7 more with a floating base."""
+        return (0 if self.base is None else 7) + self.joint_count
 
     def frame(self, name: str) -> Frame:
         """The frame of the link `name`.
