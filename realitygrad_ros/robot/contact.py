@@ -44,6 +44,8 @@ class ContactConfiguration:
     """Contact of one robot with the ground."""
 
     spheres: tuple[ContactSphere, ...]
+    time_step: float
+    """Length of a physics step with contact [s]."""
     friction_coefficient: float
     """mu, of every sphere, unless a world has its own."""
     kappa: float
