@@ -1,6 +1,10 @@
-"""Rigid-body dynamics of a fixed-base tree of joints, written once for any kind of scalar.
+"""Rigid-body dynamics of a tree of joints on a fixed or a floating base, written once for any kind of scalar.
 
-Every quantity of joint i is expressed in the frame of joint i. Symbols: R and r, the pose of a joint's frame in its
+Every quantity of joint i is expressed in the frame of joint i, and of a floating base in the base frame. Coordinates q
+are those of `RobotModel`: with a floating base its position, its orientation as a unit quaternion (x, y, z, w), and the
+joints' positions. Its velocity and acceleration are the linear ones of the base frame's origin, in the world's sense
+but in the axes of the base frame, and the angular ones in these axes. The classical acceleration makes the dynamics
+independent of the linear velocity, as Galilei's principle demands. Symbols: R and r, the pose of a joint's frame in its
 parent's (x_parent = R x + r); omega, alpha, the angular velocity and acceleration; a, the acceleration of the frame's
 origin, gravity subtracted; m, h, I, the mass, its first moment m c and its inertia about the frame's origin. Source
 of the algorithms: Featherstone, Rigid Body Dynamics Algorithms, 2008: recursive Newton-Euler (table 5.1), composite
@@ -8,60 +12,29 @@ rigid body (table 6.2), L^T D L factorisation with branch-induced sparsity (tabl
 3-vectors, in which the constants of the robot fold.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from realitygrad_ros.physics import trace
-from realitygrad_ros.robot.model import BASE, Frame, Joint, JointKind, RobotModel
-
-Vector = list[Any]
-"""Three scalars."""
-Matrix = list[list[Any]]
-"""Three rows of three scalars."""
-
-
-def _dot(a: Vector, b: Vector) -> Any:
-    return a[0] * b[0] + a[1] * b[1] + a[2] * b[2]
-
-
-def _cross(a: Vector, b: Vector) -> Vector:
-    return [a[1] * b[2] - a[2] * b[1], a[2] * b[0] - a[0] * b[2], a[0] * b[1] - a[1] * b[0]]
-
-
-def _sum(*vectors: Vector) -> Vector:
-    total = vectors[0]
-    for vector in vectors[1:]:
-        total = [x + y for x, y in zip(total, vector, strict=True)]
-    return total
-
-
-def _scale(vector: Vector, factor: Any) -> Vector:
-    return [x * factor for x in vector]
-
-
-def _apply(matrix: Matrix, vector: Vector) -> Vector:
-    return [_dot(row, vector) for row in matrix]
-
-
-def _transposed(matrix: Matrix) -> Matrix:
-    return [list(column) for column in zip(*matrix, strict=True)]
-
-
-def _product(a: Matrix, b: Matrix) -> Matrix:
-    columns = _transposed(b)
-    return [[_dot(row, column) for column in columns] for row in a]
-
-
-def _skew(v: Vector) -> Matrix:
-    return [[0.0, -v[2], v[1]], [v[2], 0.0, -v[0]], [-v[1], v[0], 0.0]]
-
-
-def _plain(array: np.ndarray) -> Any:
-    """An array as nested lists of Python floats, which traced arithmetic folds."""
-    return array.tolist()
+from realitygrad_ros.physics.vectors import (
+    IDENTITY,
+    Matrix,
+    Vector,
+    apply,
+    cross,
+    dot,
+    plain,
+    product,
+    rotation_matrix,
+    scale,
+    skew,
+    total,
+    transposed,
+)
+from realitygrad_ros.robot.model import BASE, Body, Frame, Joint, JointKind, RobotModel
 
 
 def _axis_rotation(axis: Vector, angle: Any) -> Matrix:
@@ -70,35 +43,41 @@ def _axis_rotation(axis: Vector, angle: Any) -> Matrix:
     Written as axis axis^T + cos(angle) (1 - axis axis^T) + sin(angle) K, in which the entries of an axis along a
     coordinate are exactly 0, 1, a sine or a cosine.
     """
-    sine, cosine, skew = trace.sin(angle), trace.cos(angle), _skew(axis)
+    sine, cosine, K = trace.sin(angle), trace.cos(angle), skew(axis)
     return [
-        [axis[i] * axis[j] + ((i == j) - axis[i] * axis[j]) * cosine + skew[i][j] * sine for j in range(3)]
+        [axis[i] * axis[j] + ((i == j) - axis[i] * axis[j]) * cosine + K[i][j] * sine for j in range(3)]
         for i in range(3)
     ]
 
 
 def joint_pose(joint: Joint, q: Any) -> tuple[Matrix, Vector]:
     """Rotation R and translation r of a joint's frame in its parent's, at joint position q [rad or m]."""
-    rotation, translation = _plain(joint.placement.rotation), _plain(joint.placement.translation)
-    axis = _plain(joint.axis)
+    rotation, translation = plain(joint.placement.rotation), plain(joint.placement.translation)
+    axis = plain(joint.axis)
     if joint.kind is JointKind.PRISMATIC:
-        return rotation, _sum(translation, _scale(_apply(rotation, axis), q))
-    return _product(rotation, _axis_rotation(axis, q)), translation
+        return rotation, total(translation, scale(apply(rotation, axis), q))
+    return product(rotation, _axis_rotation(axis, q)), translation
+
+
+def base_rotation(model: RobotModel, q: Sequence[Any]) -> Matrix:
+    """Rotation of the base frame in the world."""
+    return IDENTITY if model.base is None else rotation_matrix(list(q[3:7]))
 
 
 def joint_poses(model: RobotModel, q: Sequence[Any]) -> list[tuple[Matrix, Vector]]:
     """`joint_pose` of every joint."""
-    return [joint_pose(joint, q[i]) for i, joint in enumerate(model.joints)]
+    first = model.coordinate_count - model.joint_count
+    return [joint_pose(joint, q[first + i]) for i, joint in enumerate(model.joints)]
 
 
 def frame_pose(model: RobotModel, frame: Frame, q: Sequence[Any]) -> tuple[Matrix, Vector]:
-    """Rotation and translation [m] of a frame in the base frame at joint positions q."""
-    rotation, translation = _plain(frame.placement.rotation), _plain(frame.placement.translation)
-    index = frame.joint
+    """Rotation and translation [m] of a frame in the base frame at coordinates q."""
+    rotation, translation = plain(frame.placement.rotation), plain(frame.placement.translation)
+    index, first = frame.joint, model.coordinate_count - model.joint_count
     while index != BASE:
-        R, r = joint_pose(model.joints[index], q[index])
-        translation = _sum(_apply(R, translation), r)
-        rotation = _product(R, rotation)
+        R, r = joint_pose(model.joints[index], q[first + index])
+        translation = total(apply(R, translation), r)
+        rotation = product(R, rotation)
         index = model.joints[index].parent
     return rotation, translation
 
@@ -113,114 +92,159 @@ class _Inertia:
 
     def force(self, a: Vector, alpha: Vector) -> tuple[Vector, Vector]:
         """Force m a + alpha x h and moment I alpha + h x a about the origin, at rest."""
-        return _sum(_scale(a, self.m), _cross(alpha, self.h)), _sum(_apply(self.I, alpha), _cross(self.h, a))
+        return total(scale(a, self.m), cross(alpha, self.h)), total(apply(self.I, alpha), cross(self.h, a))
 
     def in_parent(self, R: Matrix, r: Vector) -> "_Inertia":
         """The same body in the parent's frame, by the parallel-axis theorem."""
-        h = _apply(R, self.h)
-        S_r, S_h = _skew(r), _skew(h)
-        rotated = _product(_product(R, self.I), _transposed(R))
-        steiner = _product(S_r, [[2.0 * S_h[i][j] + self.m * S_r[i][j] for j in range(3)] for i in range(3)])
+        h = apply(R, self.h)
+        S_r, S_h = skew(r), skew(h)
+        rotated = product(product(R, self.I), transposed(R))
+        steiner = product(S_r, [[2.0 * S_h[i][j] + self.m * S_r[i][j] for j in range(3)] for i in range(3)])
         full = [[rotated[i][j] - (steiner[i][j] + steiner[j][i]) * 0.5 for j in range(3)] for i in range(3)]
         symmetric = [[full[min(i, j)][max(i, j)] for j in range(3)] for i in range(3)]
-        return _Inertia(self.m, _sum(h, _scale(r, self.m)), symmetric)
+        return _Inertia(self.m, total(h, scale(r, self.m)), symmetric)
 
     def __add__(self, other: "_Inertia") -> "_Inertia":
-        total = [[self.I[i][j] + other.I[i][j] for j in range(3)] for i in range(3)]
-        return _Inertia(self.m + other.m, _sum(self.h, other.h), total)
+        joined = [[self.I[i][j] + other.I[i][j] for j in range(3)] for i in range(3)]
+        return _Inertia(self.m + other.m, total(self.h, other.h), joined)
 
 
-def _own_inertia(joint: Joint) -> _Inertia:
-    body = joint.body
+def _own_inertia(body: Body, added_mass: Any = 0.0) -> _Inertia:
+    """Of a body, and of a point mass at its centre of mass [kg]."""
     c = np.asarray(body.center_of_mass, dtype=float)
-    about_origin = body.inertia + body.mass * ((c @ c) * np.eye(3) - np.outer(c, c))
-    return _Inertia(float(body.mass), _plain(body.mass * c), _plain(0.5 * (about_origin + about_origin.T)))
+    spread = (c @ c) * np.eye(3) - np.outer(c, c)
+    I = body.inertia + body.mass * spread  # noqa: E741
+    about_origin, unit = plain(0.5 * (I + I.T)), plain(spread)
+    return _Inertia(
+        float(body.mass) + added_mass,
+        [float(body.mass * x) + added_mass * float(x) for x in c],
+        [[about_origin[i][j] + added_mass * unit[i][j] for j in range(3)] for i in range(3)],
+    )
 
 
 def inverse_dynamics(
-    model: RobotModel, q: Sequence[Any], qd: Sequence[Any], qdd: Sequence[Any], gravity: Sequence[float]
+    model: RobotModel,
+    q: Sequence[Any],
+    qd: Sequence[Any],
+    qdd: Sequence[Any],
+    gravity: Sequence[float],
+    added_base_mass: Any = 0.0,
 ) -> list[Any]:
-    """Joint forces that give accelerations qdd: H(q) qdd + C(q, qd). Recursive Newton-Euler, table 5.1.
+    """Forces that give accelerations qdd: H(q) qdd + C(q, qd). Recursive Newton-Euler, table 5.1.
 
     Args:
         model: the robot.
-        q, qd, qdd: positions, velocities and accelerations, [joint] in rad or m and seconds.
-        gravity: in the base frame [m/s^2].
+        q: coordinates; rad or m.
+        qd, qdd: velocities and accelerations, [dof], in seconds.
+        gravity: in the world, which a fixed base's frame is [m/s^2].
+        added_base_mass: point mass at a floating base's centre of mass [kg].
 
     Returns:
-        Forces, [joint] in N m or N.
+        Forces, [dof] in N m or N: with a floating base first the force on it and the moment about its frame's origin.
     """
-    poses = joint_poses(model, q)
+    poses, first = joint_poses(model, q), model.base_freedom
+    up = apply(transposed(base_rotation(model, q)), [-float(g) for g in gravity])
     zero: Vector = [0.0, 0.0, 0.0]
+    at_base = (zero, zero, up)
+    if model.base is not None:
+        at_base = (list(qd[3:6]), list(qdd[3:6]), total(up, list(qdd[0:3])))
     motion: list[tuple[Vector, Vector, Vector]] = []
-    wrench: list[tuple[Vector, Vector]] = []
     for i, joint in enumerate(model.joints):
-        R, r = poses[i]
-        R_T, axis = _transposed(R), _plain(joint.axis)
-        omega, alpha, a = motion[joint.parent] if joint.parent != BASE else (zero, zero, [-float(g) for g in gravity])
-        a = _apply(R_T, _sum(a, _cross(alpha, r), _cross(omega, _cross(omega, r))))
-        omega, alpha = _apply(R_T, omega), _apply(R_T, alpha)
-        rate = _scale(axis, qd[i])
-        if joint.kind is JointKind.PRISMATIC:
-            a = _sum(a, _scale(axis, qdd[i]), _scale(_cross(omega, rate), 2.0))
-        else:
-            alpha = _sum(alpha, _scale(axis, qdd[i]), _cross(omega, rate))
-            omega = _sum(omega, rate)
-        motion.append((omega, alpha, a))
-        body = _own_inertia(joint)
-        f, n = body.force(a, alpha)
-        f = _sum(f, _cross(omega, _cross(omega, body.h)))
-        n = _sum(n, _cross(omega, _apply(body.I, omega)))
-        wrench.append((f, n))
+        before = motion[joint.parent] if joint.parent != BASE else at_base
+        motion.append(_moved_on(joint, poses[i], before, qd[first + i], qdd[first + i]))
+    wrench = [_body_wrench(_own_inertia(joint.body), *moved) for joint, moved in zip(model.joints, motion, strict=True)]
+    at_root = (zero, zero)
+    if model.base is not None:
+        at_root = _body_wrench(_own_inertia(model.base, added_base_mass), *at_base)
     forces: list[Any] = [None] * model.joint_count
     for i in reversed(range(model.joint_count)):
         joint, (f, n) = model.joints[i], wrench[i]
-        forces[i] = _dot(_plain(joint.axis), f if joint.kind is JointKind.PRISMATIC else n)
+        forces[i] = dot(plain(joint.axis), f if joint.kind is JointKind.PRISMATIC else n)
+        f, n = _wrench_in_parent(*poses[i], f, n)
         if joint.parent != BASE:
-            f_parent, n_parent = _wrench_in_parent(*poses[i], f, n)
-            wrench[joint.parent] = (_sum(wrench[joint.parent][0], f_parent), _sum(wrench[joint.parent][1], n_parent))
-    return forces
+            wrench[joint.parent] = (total(wrench[joint.parent][0], f), total(wrench[joint.parent][1], n))
+        else:
+            at_root = (total(at_root[0], f), total(at_root[1], n))
+    return forces if model.base is None else [*at_root[0], *at_root[1], *forces]
+
+
+def _moved_on(
+    joint: Joint, pose: tuple[Matrix, Vector], before: tuple[Vector, Vector, Vector], qd: Any, qdd: Any
+) -> tuple[Vector, Vector, Vector]:
+    """(omega, alpha, a) of a joint's frame from those of its parent's."""
+    (R, r), (omega, alpha, a) = pose, before
+    R_T, axis = transposed(R), plain(joint.axis)
+    a = apply(R_T, total(a, cross(alpha, r), cross(omega, cross(omega, r))))
+    omega, alpha = apply(R_T, omega), apply(R_T, alpha)
+    rate = scale(axis, qd)
+    if joint.kind is JointKind.PRISMATIC:
+        return omega, alpha, total(a, scale(axis, qdd), scale(cross(omega, rate), 2.0))
+    return total(omega, rate), total(alpha, scale(axis, qdd), cross(omega, rate)), a
+
+
+def _body_wrench(body: _Inertia, omega: Vector, alpha: Vector, a: Vector) -> tuple[Vector, Vector]:
+    """Force and moment about the frame's origin that move a body so."""
+    f, n = body.force(a, alpha)
+    return total(f, cross(omega, cross(omega, body.h))), total(n, cross(omega, apply(body.I, omega)))
 
 
 def _wrench_in_parent(R: Matrix, r: Vector, f: Vector, n: Vector) -> tuple[Vector, Vector]:
-    force = _apply(R, f)
-    return force, _sum(_apply(R, n), _cross(r, force))
+    force = apply(R, f)
+    return force, total(apply(R, n), cross(r, force))
 
 
 def ancestors(model: RobotModel, index: int) -> list[int]:
-    """Indices of the joints between a joint and the base, nearest first, the joint itself left out."""
-    chain = []
-    while (index := model.joints[index].parent) != BASE:
+    """Degrees of freedom between one and the ground, nearest first, itself left out.
+
+    Those of a floating base stand one on the other, the angular on the linear ones, and the joints on all six.
+    """
+    first, chain = model.base_freedom, []
+    while index >= first and (parent := model.joints[index - first].parent) != BASE:
+        index = first + parent
         chain.append(index)
-    return chain
+    return chain + list(reversed(range(min(index, first))))
 
 
-def mass_matrix(model: RobotModel, q: Sequence[Any]) -> dict[tuple[int, int], Any]:
-    """H(q) by the composite-rigid-body algorithm, table 6.2.
+def mass_matrix(model: RobotModel, q: Sequence[Any], added_base_mass: Any = 0.0) -> dict[tuple[int, int], Any]:
+    """H(q) by the composite-rigid-body algorithm, table 6.2; arguments as for `inverse_dynamics`.
 
     Returns:
-        `{(i, j): H_ij}` for j = i and for every ancestor j of i, in kg m^2, kg m or kg; every other element below
-        the diagonal is zero, and H is symmetric.
+        `{(i, j): H_ij}` over degrees of freedom for j = i and for every ancestor j of i, in kg m^2, kg m or kg; every
+        other element below the diagonal is zero, and H is symmetric.
     """
-    poses = joint_poses(model, q)
-    composite = [_own_inertia(joint) for joint in model.joints]
+    poses, first = joint_poses(model, q), model.base_freedom
+    composite = [_own_inertia(joint.body) for joint in model.joints]
+    base = None if model.base is None else _own_inertia(model.base, added_base_mass)
     for i in reversed(range(model.joint_count)):
-        parent = model.joints[i].parent
+        parent, moved = model.joints[i].parent, composite[i].in_parent(*poses[i])
         if parent != BASE:
-            composite[parent] = composite[parent] + composite[i].in_parent(*poses[i])
-    H: dict[tuple[int, int], Any] = {}
+            composite[parent] = composite[parent] + moved
+        elif base is not None:
+            base = base + moved
+    H = {} if base is None else _base_block(base)
     for i, joint in enumerate(model.joints):
-        axis, zero = _plain(joint.axis), [0.0, 0.0, 0.0]
+        axis, zero = plain(joint.axis), [0.0, 0.0, 0.0]
         prismatic = joint.kind is JointKind.PRISMATIC
         f, n = composite[i].force(axis if prismatic else zero, zero if prismatic else axis)
-        H[i, i] = _dot(axis, f if prismatic else n)
+        H[first + i, first + i] = dot(axis, f if prismatic else n)
         child = i
-        for j in ancestors(model, i):
+        while (parent := model.joints[child].parent) != BASE:
             f, n = _wrench_in_parent(*poses[child], f, n)
-            other = model.joints[j]
-            H[i, j] = _dot(_plain(other.axis), f if other.kind is JointKind.PRISMATIC else n)
-            child = j
+            other = model.joints[parent]
+            H[first + i, first + parent] = dot(plain(other.axis), f if other.kind is JointKind.PRISMATIC else n)
+            child = parent
+        if base is not None:
+            f, n = _wrench_in_parent(*poses[child], f, n)
+            H |= {(first + i, j): value for j, value in enumerate([*f, *n])}
     return H
+
+
+def _base_block(base: _Inertia) -> dict[tuple[int, int], Any]:
+    """The lower triangle of a composite body's own 6 x 6 inertia: [m 1, -skew(h); skew(h), I]."""
+    S_h = skew(base.h)
+    full = [[base.m * float(i == j) for j in range(3)] + [0.0] * 3 for i in range(3)]
+    full += [[*S_h[i], *base.I[i]] for i in range(3)]
+    return {(i, j): full[i][j] for i in range(6) for j in range(i + 1)}
 
 
 @dataclass(frozen=True)
@@ -230,20 +254,20 @@ class TreeFactor:
     L: dict[tuple[int, int], Any]
     """Elements below the diagonal: (i, j) for every ancestor j of i."""
     inverse_D: list[Any]
-    """[joint]"""
+    """[dof]"""
 
 
 def factor_pattern(model: RobotModel) -> list[tuple[int, int]]:
     """The elements (i, j) of L below the diagonal that are not zero, in the order in which `factorize` finds them."""
-    return [(i, j) for i in reversed(range(model.joint_count)) for j in ancestors(model, i)]
+    return [(i, j) for i in reversed(range(model.velocity_count)) for j in ancestors(model, i)]
 
 
 def factorize(model: RobotModel, H: dict[tuple[int, int], Any]) -> TreeFactor:
     """L^T D L of a matrix with the sparsity of `mass_matrix`, without fill-in: table 6.3."""
     H = dict(H)
     L: dict[tuple[int, int], Any] = {}
-    inverse_D: list[Any] = [None] * model.joint_count
-    for k in reversed(range(model.joint_count)):
+    inverse_D: list[Any] = [None] * model.velocity_count
+    for k in reversed(range(model.velocity_count)):
         inverse_D[k] = 1.0 / H[k, k]
         chain = ancestors(model, k)
         for i in chain:
@@ -256,20 +280,32 @@ def factorize(model: RobotModel, H: dict[tuple[int, int], Any]) -> TreeFactor:
 
 def solve(model: RobotModel, factor: TreeFactor, b: Sequence[Any]) -> list[Any]:
     """x with L^T D L x = b: table 6.5."""
+    y = solve_upper(model, factor, dict(enumerate(b)))
+    return solve_lower(model, factor, [y[i] * inverse for i, inverse in enumerate(factor.inverse_D)])
+
+
+def solve_upper(model: RobotModel, factor: TreeFactor, b: Mapping[int, Any]) -> dict[int, Any]:
+    """y with L^T y = b, by degree of freedom; what is zero may be left out of both."""
+    y = dict(b)
+    for i in reversed(range(model.velocity_count)):
+        if i in y:
+            for j in ancestors(model, i):
+                y[j] = y.get(j, 0.0) - factor.L[i, j] * y[i]
+    return y
+
+
+def solve_lower(model: RobotModel, factor: TreeFactor, b: Sequence[Any]) -> list[Any]:
+    """x with L x = b."""
     x = list(b)
-    for i in reversed(range(model.joint_count)):
-        for j in ancestors(model, i):
-            x[j] = x[j] - factor.L[i, j] * x[i]
-    x = [value * inverse for value, inverse in zip(x, factor.inverse_D, strict=True)]
-    for i in range(model.joint_count):
+    for i in range(model.velocity_count):
         for j in reversed(ancestors(model, i)):
             x[i] = x[i] - factor.L[i, j] * x[j]
     return x
 
 
 def dense_mass_matrix(model: RobotModel, q: Sequence[float]) -> np.ndarray:
-    """H(q) as a full symmetric array [joint, joint], for numbers."""
-    dense = np.zeros((model.joint_count, model.joint_count))
+    """H(q) as a full symmetric array [dof, dof], for numbers."""
+    dense = np.zeros((model.velocity_count, model.velocity_count))
     for (i, j), value in mass_matrix(model, q).items():
         dense[i, j] = dense[j, i] = value
     return dense

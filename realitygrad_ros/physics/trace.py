@@ -6,14 +6,17 @@ constants of a robot's geometry cost nothing at run time. `gradient` and `tangen
 reverse and by forward accumulation (Griewank and Walther, Evaluating Derivatives, 2008, chapter 3); the derivative is
 recorded in the same trace and shares every subexpression with it.
 
-Functions here that are also methods of a torch tensor (`sin`, `cos`, `tanh`, `clamp`) may be applied to scalars,
-tensors, numpy arrays and floats alike.
+Functions here that are also methods of a torch tensor (`sin`, `cos`, `tanh`, `sqrt`, `clamp`) may be applied to
+scalars, tensors, numpy arrays and floats alike.
 """
 
 from collections.abc import Container, Iterable, Mapping, Sequence
-from typing import Any, Union
+from typing import Any, Final, Union
 
 import numpy as np
+
+LARGE: Final = 1e30
+"""Stands for infinity in a bound; Warp has no literal for that."""
 
 Number = Union["Scalar", float]
 """What traced mathematics computes with: a recorded scalar or a constant."""
@@ -68,6 +71,10 @@ class Scalar:
     def tanh(self) -> "Scalar":
         """Hyperbolic tangent."""
         return self.trace.record("tanh", self)
+
+    def sqrt(self) -> "Scalar":
+        """Square root."""
+        return self.trace.record("sqrt", self)
 
     def clamp(self, lower: Number, upper: Number) -> "Scalar":
         """Nearest number in [lower, upper]; the bounds are held constant by the derivatives."""
@@ -197,6 +204,26 @@ def tanh(x: Any) -> Any:
     return x.tanh() if hasattr(x, "tanh") else np.tanh(x)
 
 
+def sqrt(x: Any) -> Any:
+    """Square root of a scalar, tensor, array or float."""
+    return x.sqrt() if hasattr(x, "sqrt") else np.sqrt(x)
+
+
+def inside(x: Any, lower: Any, upper: Any) -> Any:
+    """One where `x` is strictly between the bounds, else zero, for a scalar, array or float; its derivative is zero."""
+    return x.inside(lower, upper) if hasattr(x, "inside") else np.where((x > lower) & (x < upper), 1.0, 0.0)
+
+
+def positive_part(x: Any) -> Any:
+    """The larger of `x` and zero, for a scalar, tensor, array or float."""
+    return clamp(x, 0.0, LARGE)
+
+
+def maximum(a: Any, b: Any) -> Any:
+    """The larger of two scalars, arrays or floats."""
+    return b + positive_part(a - b)
+
+
 def clamp(x: Any, lower: Any, upper: Any) -> Any:
     """Nearest number in [lower, upper], for a scalar, tensor, array or float."""
     return x.clamp(lower, upper) if hasattr(x, "clamp") else np.clip(x, lower, upper)
@@ -215,6 +242,8 @@ def _partials(node: Scalar) -> list[tuple[Scalar, Number]]:
         return [(first, -first.sin())]
     if node.operation == "tanh":
         return [(first, 1.0 - node * node)]
+    if node.operation == "sqrt":
+        return [(first, 0.5 / node)]
     if node.operation == "clamp":
         return [(first, first.inside(node.operands[1], node.operands[2]))]
     second = node.operands[1]
@@ -274,16 +303,18 @@ def tangent(outputs: Sequence[Number], directions: Mapping[Scalar, Number]) -> l
     return [rates[output.index] if isinstance(output, Scalar) else 0.0 for output in outputs]
 
 
-def statements(outputs: Mapping[str, Number], scalar_type: str) -> list[str]:
+def statements(outputs: Mapping[str, Number], scalar_type: str, known: set[int] | None = None) -> list[str]:
     """Straight-line Warp source that computes the outputs, one assignment a line.
 
     Args:
         outputs: what to assign to each target, e.g. `{"position[t + 1, w, 0]": node}`; targets are assigned after
             everything is computed, so a target may be a variable that the expressions read.
         scalar_type: `wp.float32` or `wp.float64`, the type of every constant.
+        known: indices of nodes that statements before these have computed; those of these are added.
     """
     if not outputs:
         return []
+    known = set() if known is None else known
 
     def text(number: Any) -> str:
         if isinstance(number, Scalar):
@@ -293,7 +324,9 @@ def statements(outputs: Mapping[str, Number], scalar_type: str) -> list[str]:
     symbols = {"add": "+", "subtract": "-", "multiply": "*", "divide": "/"}
     lines = []
     trace = next((output.trace for output in outputs.values() if isinstance(output, Scalar)), Trace())
-    for node in trace.needed(outputs.values()):
+    for node in trace.needed(outputs.values(), known):
+        if node.index in known:
+            continue
         operands = [text(operand) for operand in node.operands] if node.operation != "variable" else []
         if node.operation in symbols:
             expression = f"{operands[0]} {symbols[node.operation]} {operands[1]}"
@@ -306,5 +339,6 @@ def statements(outputs: Mapping[str, Number], scalar_type: str) -> list[str]:
             continue
         else:
             expression = f"wp.{node.operation}({', '.join(operands)})"
+        known.add(node.index)
         lines.append(f"x{node.index} = {expression}")
     return lines + [f"{target} = {text(output)}" for target, output in outputs.items()]
