@@ -124,7 +124,7 @@ def gap(recordings: list[UniformRecording], parameters: SimulationParameters) ->
     """Mean distance between the measured and the simulated end effector [m]."""
     simulator = identification_simulator(CONFIGURATION, MODEL, recordings[0].time_step)
     replayed = replay(simulator, recordings, parameters)
-    kinematics = ForwardKinematics(MODEL, CONFIGURATION.end_effector, torch.float64)
+    kinematics = ForwardKinematics(MODEL, CONFIGURATION.reach.end_effector, torch.float64)
     measured, other = (kinematics(torch.tensor(positions)).numpy() for positions in replayed)
     return float(np.linalg.norm(measured - other, axis=-1).mean())
 

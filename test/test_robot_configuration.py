@@ -43,7 +43,7 @@ def refusal(robot: str) -> str:
 def test_the_ur5_loads_by_its_name() -> None:
     configuration, model = load_robot("ur5")
     assert configuration.joint_names == model.joint_names
-    assert configuration.end_effector in model.frames
+    assert configuration.reach.end_effector in model.frames
     assert model.warnings == ()
 
 
@@ -80,7 +80,7 @@ def rename_joint(content: dict[str, Any]) -> None:
         (drop_entry("joints", "wrist_3_joint"), ("lacks joints of the URDF: wrist_3_joint",)),
         (rename_joint, ("finger_joint", "wrist_3_joint")),
         (swap_wrists, ("order", "wrist_1_joint, wrist_2_joint, wrist_3_joint")),
-        (set_entry("end_effector", to="gripper"), ("no link 'gripper'", "tool0")),
+        (set_entry("reach", "end_effector", to="gripper"), ("no link 'gripper'", "tool0")),
         (set_entry("urdf", to="nowhere.urdf"), ("nowhere.urdf",)),
         (set_entry("joints", "elbow_joint", "home", to=4.0), ("home 4", "elbow_joint")),
         (set_entry("joints", "elbow_joint", "home", to=float("nan")), ("home",)),
@@ -88,7 +88,8 @@ def rename_joint(content: dict[str, Any]) -> None:
         (set_entry("joints", "elbow_joint", "kp", to=1e6), ("kp", "elbow_joint", "bounds")),
         (set_entry("joints", "elbow_joint", "kp", to="stiff"), ("stiff",)),
         (drop_entry("joints", "elbow_joint", "kd"), ("kd", "elbow_joint")),
-        (drop_entry("reach"), ("reach",)),
+        (drop_entry("reach", "end_effector"), ("lacks the entry 'reach.end_effector'",)),
+        (set_entry("reach", to=None), ("reach is None",)),
         (set_entry("reach", "hold", to=1.5), ("reach.hold",)),
         (set_entry("reach", "target_lower", to=[1.0, 0.0]), ("reach.target_lower",)),
         (set_entry("reach", "target_lower", to=[1.0, 0.0, 0.2]), ("reach.target_lower", "target_upper")),
@@ -132,19 +133,19 @@ def test_an_entry_of_another_type_is_named_in_one_line(data: st.DataObject) -> N
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder)
         content = yaml.safe_load(Path(variant(path, lambda _: None)).read_text())
-        place = data.draw(st.sampled_from([place for place in entries(content) if place[0] not in NAMES]))
+        place = data.draw(st.sampled_from([place for place in entries(content) if place not in NAMES]))
         message = refusal(variant(path, set_entry(*place, to=data.draw(WRONG))))
     assert "\n" not in message
     assert ".".join(key for key in place if isinstance(key, str)) in message
 
 
-NAMES = ("name", "urdf", "end_effector")
+NAMES = (("name",), ("urdf",), ("reach", "end_effector"))
 
 
 @pytest.mark.parametrize("entry", NAMES)
 @pytest.mark.parametrize("value", [None, 5, [], "", "two\nlines", "null\0"])
-def test_a_name_that_is_none_is_refused(tmp_path: Path, entry: str, value: object) -> None:
-    assert f"{entry} is {value!r}" in refusal(variant(tmp_path, set_entry(entry, to=value)))
+def test_a_name_that_is_none_is_refused(tmp_path: Path, entry: tuple[str, ...], value: object) -> None:
+    assert f"{'.'.join(entry)} is {value!r}" in refusal(variant(tmp_path, set_entry(*entry, to=value)))
 
 
 @pytest.mark.parametrize(

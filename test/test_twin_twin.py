@@ -52,7 +52,6 @@ def pendulum(tmp_path: Path, home: float, **values: float) -> Twin:
         UR5,
         name="pendulum",
         urdf=tmp_path / "pendulum.urdf",
-        end_effector="bob",
         joint_names=("pivot",),
         home=np.array([home]),
     )

@@ -48,7 +48,7 @@ def tool_doubt(configuration: RobotConfiguration, model: RobotModel, windows: Wi
     the moving mass, and its centre lies `TOOL_OFFSET` off the end effector's origin along each axis.
     """
     of_links, of_tool = _torques(configuration, model, windows), np.zeros((model.joint_count, 1))
-    tool = _with_tool(model, configuration.end_effector)
+    tool = _with_tool(model, configuration.reach.end_effector)
     if tool is not None:
         of_tool = _torques(configuration, tool, windows) - of_links
     known, unknown = (np.sqrt(np.mean(torque**2, axis=1)) for torque in (of_links, of_tool))

@@ -77,7 +77,7 @@ def compare(
     """
     simulator = identification_simulator(configuration, model, uniform.time_step)
     measured, simulated = replay(simulator, pieces(uniform, segments), parameters)
-    kinematics = ForwardKinematics(model, configuration.end_effector, torch.float64)
+    kinematics = ForwardKinematics(model, configuration.reach.end_effector, torch.float64)
 
     def end_effector(position: Float[np.ndarray, "sample segment joint"]) -> Float[np.ndarray, "segment sample 3"]:
         return kinematics(torch.tensor(position)).numpy().swapaxes(0, 1)

@@ -173,12 +173,7 @@ def digest_of_value(value: Any) -> str:
 
 def digest_of_robot(configuration: RobotConfiguration) -> str:
     """sha256 of everything that the configuration and its URDF say, wherever the files lie."""
-    fields = {name: value for name, value in vars(configuration).items() if name not in ("urdf", "nominal", "reach")}
-    return digest_of_value(
-        fields
-        | {"urdf": digest(configuration.urdf), "reach": vars(configuration.reach)}
-        | {"nominal": configuration.nominal.as_mapping()}
-    )
+    return digest_of_value(asdict(configuration) | {"urdf": digest(configuration.urdf)})
 
 
 def run_stage(

@@ -9,7 +9,7 @@ import numpy as np
 from jaxtyping import Float
 
 CONTACT_MODES = ("hard", "smooth", "soft")
-"""`hard`: impulses of a rigid contact; `smooth`: these scaled by a sigmoid of the height; `soft`: springs and dampers."""
+"""`hard`: impulses of a rigid contact; `smooth`: these scaled by a sigmoid of the height; `soft`: springs, dampers."""
 
 STEP_SIZES = ("paper", "spectral")
 """Rules for the step size of the projected Gauss-Seidel sweeps."""

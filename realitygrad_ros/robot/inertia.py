@@ -29,14 +29,15 @@ class Piece:
     """About the centre of mass, in the inertial frame [kg m^2]."""
 
 
-def merge(pieces: Sequence[Piece]) -> Body:
+def merge(pieces: Sequence[Piece], what: str = "moving link") -> Body:
     """Join links that do not move against each other into one body.
 
     Masses and first moments add; inertias add after the parallel-axis theorem has moved them to the common centre of
     mass: I = sum R I R^T + m (d.d 1 - d d^T), with d from the common centre to the link's.
 
     Args:
-        pieces: the links, the joint's own child link first.
+        pieces: the links, the joint's own child link first, or a floating base's root link.
+        what: what a message calls the body.
 
     Raises:
         RealityGradError: the body has no mass, or its inertia is not positive definite; the message names the link.
@@ -48,7 +49,7 @@ def merge(pieces: Sequence[Piece]) -> Body:
     mass = sum(piece.mass for piece in pieces)
     if mass <= 0.0:
         fixed = f", and neither have the links fixed to it: {', '.join(links[1:])}" if len(links) > 1 else ""
-        raise RealityGradError(f"moving link '{links[0]}' has no mass{fixed}; give it an <inertial>")
+        raise RealityGradError(f"{what} '{links[0]}' has no mass{fixed}; give it an <inertial>")
     center = sum(piece.mass * piece.placement.translation for piece in pieces) / mass
     inertia = np.zeros((3, 3))
     for piece in pieces:
@@ -59,8 +60,8 @@ def merge(pieces: Sequence[Piece]) -> Body:
     body = Body(mass, np.asarray(center), inertia, links)
     if not _positive_definite(inertia):
         raise RealityGradError(
-            f"moving link '{_culprit(pieces, _positive_definite)}' has an inertia that is not positive definite: its "
-            f"principal moments with all that is fixed to it are {_moments_text(inertia)} kg m^2"
+            f"link '{_culprit(pieces, _positive_definite)}' has an inertia that is not positive definite: the "
+            f"principal moments of {what} '{links[0]}' with all that is fixed to it are {_moments_text(inertia)} kg m^2"
         )
     return body
 

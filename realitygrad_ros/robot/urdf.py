@@ -1,7 +1,7 @@
 """URDF or xacro -> `RobotModel`: the tree of moving joints, everything fixed to a joint merged into its body."""
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TypeAlias
 
@@ -12,7 +12,7 @@ from jaxtyping import Float
 from realitygrad_ros.errors import RealityGradError
 from realitygrad_ros.robot.description import read_description
 from realitygrad_ros.robot.inertia import Piece, merge, triangle_warning
-from realitygrad_ros.robot.model import BASE, Frame, Joint, JointKind, RobotModel, Transform
+from realitygrad_ros.robot.model import BASE, Body, Frame, Joint, JointKind, RobotModel, Transform
 
 _Described: TypeAlias = yourdfpy.urdf.Joint
 
@@ -26,22 +26,27 @@ _AXIS_SLACK = 1e-3
 _KINDS = {kind.value: kind for kind in JointKind}
 
 
-def load_urdf(path: Path) -> RobotModel:
-    """Load a fixed-base robot from a URDF, or from a xacro file (by its suffix `.xacro`).
+def load_urdf(path: Path, *, floating: bool = False) -> RobotModel:
+    """Load a robot from a URDF, or from a xacro file (by its suffix `.xacro`).
 
     Fixed joints are merged into what they hang on. Joints are ordered depth first, parents before children, siblings
     as in the file.
 
+    Args:
+        path: the file.
+        floating: whether the root link, with all that is fixed to it, moves freely as the model's `base`; else it is
+            fixed to the world.
+
     Raises:
         RealityGradError: the file is no sound URDF, or describes a robot that the simulator cannot stand for: mimic,
-            floating or planar joints, a moving link without mass or with an impossible inertia, limits in the wrong
-            order. The message is one line that names the file and the joint or link.
+            floating or planar joints, a moving link (or floating base) without mass or with an impossible inertia,
+            limits in the wrong order. The message is one line that names the file and the joint or link.
     """
     robot, warnings = read_description(path)
     try:
         _refuse_joints(robot.joints)
         root = _find_root(robot)
-        return _Tree(robot, root).model(warnings)
+        return _Tree(robot, root).model(warnings, floating)
     except RealityGradError as error:
         raise RealityGradError(f"URDF '{path}': {error}") from error
 
@@ -55,8 +60,8 @@ class _Tree:
         self._frames: dict[str, Frame] = {}
         self._moving: list[tuple[_Described, Frame]] = []
         """Each moving joint with the frame, in its parent joint, in which it stands."""
-        self._pieces: list[list[Piece]] = []
-        """What each moving joint carries."""
+        self._pieces: dict[int, list[Piece]] = {BASE: []}
+        """What each moving joint, and the base, carries."""
         self._walk()
 
     def _walk(self) -> None:
@@ -65,12 +70,12 @@ class _Tree:
         for joint in self._robot.joints:
             children[joint.parent].append(joint)
         self._frames[self._root] = Frame(self._root, BASE, Transform.identity())
+        self._pieces[BASE].append(_piece(links[self._root], Transform.identity()))
         pending = children[self._root][::-1]
         while pending:
             joint = pending.pop()
             frame = self._frames[joint.child] = self._attach(joint)
-            if frame.joint != BASE:
-                self._pieces[frame.joint].append(_piece(links[joint.child], frame.placement))
+            self._pieces[frame.joint].append(_piece(links[joint.child], frame.placement))
             pending += children[joint.child][::-1]
         lost = [name for name in links if name not in self._frames]
         if lost:
@@ -83,17 +88,17 @@ class _Tree:
         if joint.type == "fixed":
             return Frame(joint.child, parent.joint, placement)
         self._moving.append((joint, Frame(joint.name, parent.joint, placement)))
-        self._pieces.append([])
+        self._pieces[len(self._moving) - 1] = []
         return Frame(joint.child, len(self._moving) - 1, Transform.identity())
 
-    def model(self, warnings: Sequence[str]) -> RobotModel:
-        """The finished model; `warnings` come before those of the joints."""
+    def model(self, warnings: Sequence[str], floating: bool) -> RobotModel:
+        """The finished model; `warnings` come before those of the base and the joints."""
         if not self._moving:
             raise RealityGradError("the robot has no moving joint")
         gathered = list(warnings)
+        base = _body(self._pieces[BASE], "floating base", gathered) if floating else None
         joints = tuple(
-            _joint(joint, stand, pieces, gathered)
-            for (joint, stand), pieces in zip(self._moving, self._pieces, strict=True)
+            _joint(joint, stand, self._pieces[index], gathered) for index, (joint, stand) in enumerate(self._moving)
         )
         for limit in ("velocity", "effort"):
             free = [joint.name for joint in joints if np.isinf(getattr(joint, f"{limit}_limit"))]
@@ -105,17 +110,23 @@ class _Tree:
                 f"<dynamics> is not used, but given for {', '.join(rubbing)}; damping and friction belong in the "
                 "robot's configuration"
             )
-        return RobotModel(self._robot.name, joints, self._frames, tuple(gathered), self._root)
+        return RobotModel(self._robot.name, joints, self._frames, tuple(gathered), self._root, base)
 
 
-def _refuse_joints(joints: Iterable[_Described]) -> None:
+def _refuse_joints(joints: Sequence[_Described]) -> None:
     """Refuse the kinds of joints that the dynamics have no place for."""
     mimics = [joint.name for joint in joints if joint.mimic is not None and joint.type != "fixed"]
     if mimics:
         raise RealityGradError(
             f"mimic joints are not supported: {', '.join(mimics)}; make them fixed, or remove <mimic> to drive them"
         )
+    children = {joint.child for joint in joints}
     for joint in joints:
+        if joint.type == "floating" and joint.parent not in children:
+            raise RealityGradError(
+                f"joint '{joint.name}' has type 'floating'; drop it and link '{joint.parent}', and write "
+                "'base: floating' in the robot's configuration"
+            )
         if joint.type not in (*_KINDS, "fixed"):
             raise RealityGradError(
                 f"joint '{joint.name}' has type '{joint.type}'; only fixed, {', '.join(_KINDS)} are supported"
@@ -148,8 +159,7 @@ def _find_root(robot: yourdfpy.Robot) -> str:
 
 
 def _joint(described: _Described, stand: Frame, pieces: Sequence[Piece], warnings: list[str]) -> Joint:
-    body = merge(pieces)
-    warnings += triangle_warning(pieces, body)
+    body = _body(pieces, "moving link", warnings)
     lower, upper = _position_limits(described)
     if lower == upper:
         warnings.append(f"joint '{described.name}' cannot move: both of its position limits are {lower:g}")
@@ -165,6 +175,12 @@ def _joint(described: _Described, stand: Frame, pieces: Sequence[Piece], warning
         effort_limit=_magnitude(described, "effort"),
         body=body,
     )
+
+
+def _body(pieces: Sequence[Piece], what: str, warnings: list[str]) -> Body:
+    body = merge(pieces, what)
+    warnings += triangle_warning(pieces, body)
+    return body
 
 
 def _position_limits(joint: _Described) -> tuple[float, float]:

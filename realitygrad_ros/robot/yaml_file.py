@@ -1,5 +1,6 @@
 """YAML files that people write, looked at entry by entry, so that every error names the file and the entry."""
 
+from collections.abc import Collection
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -55,6 +56,10 @@ class Entry:
             raise RealityGradError(f"{self.file} lacks the entry '{self._below(key)}'")
         return Entry(self.file, self._below(key), self.value[key])
 
+    def optional(self, key: str) -> "Entry | None":
+        """The entry under a key of this mapping, if it is there."""
+        return self[key] if key in self.keys() else None
+
     def keys(self) -> tuple[str, ...]:
         """The keys of this mapping."""
         if not isinstance(self.value, dict):
@@ -82,6 +87,32 @@ class Entry:
         if number is None:
             raise self.refusal("a number")
         return number
+
+    def positive(self) -> float:
+        """A finite number above zero."""
+        number = _number(self.value)
+        if number is None or not 0.0 < number < np.inf:
+            raise self.refusal("a finite number above 0")
+        return number
+
+    def not_negative(self) -> float:
+        """A finite number, zero or above."""
+        number = _number(self.value)
+        if number is None or not 0.0 <= number < np.inf:
+            raise self.refusal("a finite number, 0 or above")
+        return number
+
+    def count(self) -> int:
+        """A whole number, one or above."""
+        if isinstance(self.value, bool) or not isinstance(self.value, int) or self.value < 1:
+            raise self.refusal("a whole number, 1 or above")
+        return self.value
+
+    def one_of(self, words: Collection[str]) -> str:
+        """One of these words."""
+        if self.value not in words:
+            raise self.refusal(f"one of {', '.join(words)}")
+        return str(self.value)
 
     def numbers(self, count: int) -> Float[np.ndarray, "count"]:
         """A list of so many finite numbers."""

@@ -191,7 +191,7 @@ class ReachProblem:
             gravity=configuration.gravity.tolist(),
             friction_velocity=configuration.friction_velocity,
         )
-        self.kinematics = ForwardKinematics(model, configuration.end_effector)
+        self.kinematics = ForwardKinematics(model, configuration.reach.end_effector)
         self.parameters = parameter_tensors(parameters)
         self.home = torch.tensor(configuration.home, dtype=torch.float32)
         self.lower, self.upper, self.velocity_limit, self.effort_limit = (
