@@ -1,4 +1,7 @@
-"""Check a robot's description: print joints, limits, masses, the condition of the mass matrix, and every warning."""
+"""Check a robot's description: print joints, limits, masses, contacts, the condition of the mass matrix, every warning.
+
+The base floats where the robot's configuration says so; that of a URDF alone counts as fixed.
+"""
 
 import argparse
 from pathlib import Path
@@ -52,29 +55,43 @@ def describe(model: "RobotModel", configuration: "RobotConfiguration | None" = N
     """The figures of a robot in SI units, ready for JSON, with None for a limit that is not there.
 
     The mass matrix is taken without armature, at the configuration's home pose or, without a configuration, in the
-    middle of the position limits, and at zero for a joint that has none.
+    middle of the position limits, and at zero for a joint that has none. It holds the rows of a floating base, too.
     """
     from realitygrad_ros.physics.rigid_body import dense_mass_matrix
 
     pose = _middle(model) if configuration is None else configuration.home
-    inertia = dense_mass_matrix(model, pose.tolist())
+    upright = [] if model.base is None else [0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 1.0]
+    inertia = dense_mass_matrix(model, [*upright, *pose.tolist()])
     condition = float(np.linalg.cond(inertia))
     warnings = list(model.warnings)
     if condition > CONDITION_LIMIT:
-        lightest = model.joint_names[int(np.argmin(np.diag(inertia)))]
+        moved = np.diag(inertia)[model.base_freedom :]
+        lightest = model.joint_names[int(np.argmin(moved))]
         warnings.append(
             f"the mass matrix is badly conditioned, {condition:.1e} at the nominal pose: joint '{lightest}' moves "
-            f"only {inertia.diagonal().min():.1e} kg m^2; check its inertia, and give it armature"
+            f"only {moved.min():.1e} kg m^2; check its inertia, and give it armature"
         )
     return {
         "robot": model.name,
         "base_link": model.base_link,
+        "base_mass": None if model.base is None else model.base.mass,
+        "home_height": None if configuration is None else configuration.home_height,
         "joints": [_joint_figures(model, index, mass) for index, mass in enumerate(_masses_carried(model))],
-        "moving_mass": sum(joint.body.mass for joint in model.joints),
+        "contacts": _contact_figures(configuration),
+        "moving_mass": sum(body.mass for body in (model.base, *(joint.body for joint in model.joints)) if body),
         "nominal_pose": dict(zip(model.joint_names, pose.tolist(), strict=True)),
         "mass_matrix_condition": condition,
         "warnings": warnings,
     }
+
+
+def _contact_figures(configuration: "RobotConfiguration | None") -> list[dict[str, Any]]:
+    if configuration is None or configuration.contact is None:
+        return []
+    return [
+        {"link": sphere.link, "center": sphere.center.tolist(), "radius": sphere.radius}
+        for sphere in configuration.contact.spheres
+    ]
 
 
 def _middle(model: "RobotModel") -> np.ndarray:
@@ -114,11 +131,21 @@ def _as_text(figures: dict[str, Any]) -> str:
         "",
         table(rows, _ALIGNMENT),
         "",
+        f"base                          {_base_text(figures)}",
+        f"contacts                      {', '.join(contact['link'] for contact in figures['contacts']) or 'none'}",
         f"total moving mass             {figures['moving_mass']:.4g} kg",
         f"condition of the mass matrix  {figures['mass_matrix_condition']:.3g} at ({pose})",
     ]
     lines += [f"warning: {warning}" for warning in figures["warnings"]] or ["no warnings"]
     return "\n".join(lines)
+
+
+def _base_text(figures: dict[str, Any]) -> str:
+    if figures["base_mass"] is None:
+        return "fixed"
+    height = figures["home_height"]
+    stands = "" if height is None else f", {height:.4g} m above the ground at home"
+    return f"floating, {figures['base_mass']:.4g} kg{stands}"
 
 
 def _row(joint: dict[str, Any]) -> tuple[str, ...]:

@@ -45,10 +45,12 @@ def tool_doubt(configuration: RobotConfiguration, model: RobotModel, windows: Wi
     The gains, armature, damping and friction of a joint that are all multiplied by one factor move it as before, but
     for the weight and inertia of the links: only these weigh the gains. So if the URDF does not know of a tool, or of
     a cable, the factor that is found is wrong by the tool's share in the torque. Here the tool has `TOOL_SHARE` of
-    the moving mass, and its centre lies `TOOL_OFFSET` off the end effector's origin along each axis.
+    the moving mass, and its centre lies `TOOL_OFFSET` off the end effector's origin along each axis. A robot that
+    does not reach for anything has none.
     """
     of_links, of_tool = _torques(configuration, model, windows), np.zeros((model.joint_count, 1))
-    tool = _with_tool(model, configuration.reach.end_effector)
+    reach = configuration.reach_section
+    tool = None if reach is None else _with_tool(model, reach.end_effector)
     if tool is not None:
         of_tool = _torques(configuration, tool, windows) - of_links
     known, unknown = (np.sqrt(np.mean(torque**2, axis=1)) for torque in (of_links, of_tool))

@@ -20,7 +20,16 @@ PHYSICS_STEP = 1e-3
 
 
 def identification_simulator(configuration: RobotConfiguration, model: RobotModel, time_step: float) -> Simulator:
-    """A simulator in double precision whose commands are held for `time_step` seconds."""
+    """A simulator in double precision whose commands are held for `time_step` seconds.
+
+    Raises:
+        RealityGradError: the robot's base floats, and joint states do not tell how.
+    """
+    if model.base is not None:
+        raise RealityGradError(
+            f"robot '{configuration.name}' has a floating base, whose motion joint states do not tell; record the "
+            "robot clamped or hung up, and identify it with 'base: fixed' in its configuration"
+        )
     substeps = max(1, int(np.ceil(time_step / PHYSICS_STEP - 1e-6)))
     return Simulator(
         model,

@@ -11,7 +11,7 @@ from realitygrad_ros.nodes.graph_crew import GraphCrew
 from realitygrad_ros.nodes.long_job import LongJob
 from realitygrad_ros.nodes.node import Diagnostics, RealityGradNode, run
 from realitygrad_ros.progress import CancelCheck, Progress
-from realitygrad_ros.robot.load import load_robot
+from realitygrad_ros.robot.load import load_reaching_robot
 from realitygrad_ros.twin.configuration import load_twin_configuration
 
 
@@ -21,7 +21,7 @@ class IterationNode(RealityGradNode):
     def __init__(self) -> None:
         super().__init__("iteration_node")
         self._robot = self.declare("robot", "ur5", "name in config/ or path of a robot's configuration", read_only=True)
-        self._configuration, self._model = load_robot(self._robot)
+        self._configuration, self._model = load_reaching_robot(self._robot)
         run_directory = self.declare("run_directory", "runs/run", "folder of the iterations", read_only=True)
         self._run_directory = Path(run_directory).absolute()
         self._hardware = self.declare(

@@ -14,7 +14,7 @@ from realitygrad_ros.nodes.long_job import LongJob
 from realitygrad_ros.nodes.node import Diagnostics, RealityGradNode, run
 from realitygrad_ros.nodes.qos import LATCHED
 from realitygrad_ros.progress import CancelCheck, Progress
-from realitygrad_ros.robot.load import load_robot
+from realitygrad_ros.robot.load import load_reaching_robot
 
 
 class TrainerNode(RealityGradNode):
@@ -27,7 +27,7 @@ class TrainerNode(RealityGradNode):
     def __init__(self) -> None:
         super().__init__("trainer_node")
         robot = self.declare("robot", "ur5", "name in config/ or path of a robot's configuration", read_only=True)
-        self._configuration, self._model = load_robot(robot)
+        self._configuration, self._model = load_reaching_robot(robot)
         self.declare("iteration_directory", "runs/trainer", "where trajectories and policy are written")
         self.declare("motions", 64, "motions to optimise and to clone", lower=1, upper=4096)
         self.declare("seed", 0, "draws targets and weights", lower=0)

@@ -12,6 +12,9 @@ from realitygrad_ros.robot.contact import STEP_SIZES, ContactConfiguration, Cont
 from realitygrad_ros.robot.parameters import PARAMETER_NAMES, SimulationParameters
 from realitygrad_ros.robot.yaml_file import Entry, read_yaml
 
+MOST_SWEEPS = 1000
+"""More Gauss-Seidel sweeps than anybody needs."""
+
 _WHOLE = 1e-5
 """Relative slack of a ratio that must be whole: time steps are printed rounded."""
 
@@ -150,7 +153,7 @@ def _contact(entry: Entry) -> ContactConfiguration:
         friction_coefficient=entry["friction_coefficient"].not_negative(),
         kappa=entry["kappa"].positive(),
         recovery_rate=entry["recovery_rate"].not_negative(),
-        sweeps=entry["sweeps"].count(),
+        sweeps=entry["sweeps"].count(MOST_SWEEPS),
         step_size=entry["step_size"].one_of(STEP_SIZES),
         soft=SoftContact(
             stiffness=soft["stiffness"].positive(),

@@ -35,6 +35,17 @@ def load_robot(robot: str) -> tuple[RobotConfiguration, RobotModel]:
     return configuration, model
 
 
+def load_reaching_robot(robot: str) -> tuple[RobotConfiguration, RobotModel]:
+    """Load a robot as `load_robot` does, for work that needs the task `reach`.
+
+    Raises:
+        RealityGradError: as for `load_robot`, or the robot has no such task.
+    """
+    configuration, model = load_robot(robot)
+    _ = configuration.reach  # refuses where there is none, before any work is done
+    return configuration, model
+
+
 def _check_joints(configuration: RobotConfiguration, model: RobotModel) -> None:
     ours, theirs = configuration.joint_names, model.joint_names
     unknown = [name for name in ours if name not in theirs]

@@ -90,22 +90,20 @@ class Entry:
 
     def positive(self) -> float:
         """A finite number above zero."""
-        number = _number(self.value)
-        if number is None or not 0.0 < number < np.inf:
-            raise self.refusal("a finite number above 0")
-        return number
+        if not 0.0 < self.number() < np.inf:
+            raise self.refusal("finite and positive")
+        return self.number()
 
     def not_negative(self) -> float:
         """A finite number, zero or above."""
-        number = _number(self.value)
-        if number is None or not 0.0 <= number < np.inf:
-            raise self.refusal("a finite number, 0 or above")
-        return number
+        if not 0.0 <= self.number() < np.inf:
+            raise self.refusal("finite and not negative")
+        return self.number()
 
-    def count(self) -> int:
-        """A whole number, one or above."""
-        if isinstance(self.value, bool) or not isinstance(self.value, int) or self.value < 1:
-            raise self.refusal("a whole number, 1 or above")
+    def count(self, largest: int) -> int:
+        """A whole number from 1 to the largest."""
+        if isinstance(self.value, bool) or not isinstance(self.value, int) or not 1 <= self.value <= largest:
+            raise self.refusal(f"a whole number from 1 to {largest}")
         return self.value
 
     def one_of(self, words: Collection[str]) -> str:

@@ -68,21 +68,12 @@ def load_twin_configuration(robot: str) -> TwinConfiguration:
 def _parse(content: Entry) -> TwinConfiguration:
     joints, payload, noise = content["joints"], content["payload"], content["noise"]
     names = joints.keys()
-    columns = {name: np.array([_not_negative(joints[joint][name]) for joint in names]) for name in PARAMETER_NAMES}
-    friction_velocity = content["friction_velocity"]
-    if not 0.0 < friction_velocity.number() < np.inf:
-        raise friction_velocity.refusal("finite and positive")
+    columns = {name: np.array([joints[joint][name].not_negative() for joint in names]) for name in PARAMETER_NAMES}
     return TwinConfiguration(
         truth=SimulationParameters(names, **columns),
-        friction_velocity=friction_velocity.number(),
-        payload=Payload(payload["link"].text(), _not_negative(payload["mass"]), payload["offset"].numbers(3)),
+        friction_velocity=content["friction_velocity"].positive(),
+        payload=Payload(payload["link"].text(), payload["mass"].not_negative(), payload["offset"].numbers(3)),
         noise=EncoderNoise(
-            _not_negative(noise["position"]), _not_negative(noise["velocity"]), int(_not_negative(noise["seed"]))
+            noise["position"].not_negative(), noise["velocity"].not_negative(), int(noise["seed"].not_negative())
         ),
     )
-
-
-def _not_negative(entry: Entry) -> float:
-    if not 0.0 <= entry.number() < np.inf:
-        raise entry.refusal("finite and not negative")
-    return entry.number()
