@@ -7,7 +7,8 @@ import warp as wp
 from jaxtyping import Float
 from torch import Tensor
 
-from realitygrad_ros.physics import compile as kernels
+from realitygrad_ros.physics.compile import SCALAR_TYPES, Launcher
+from realitygrad_ros.physics.kernel_source import frame_sources
 from realitygrad_ros.robot.model import RobotModel
 
 
@@ -25,21 +26,21 @@ class ForwardKinematics:
         Raises:
             RealityGradError: the robot has no such link.
         """
-        sources = kernels.frame_sources(model, model.frame(frame), kernels.SCALAR_TYPES[dtype])
-        self.joint_count = model.joint_count
+        sources = frame_sources(model, model.frame(frame), SCALAR_TYPES[dtype])
+        self.coordinate_count = model.coordinate_count
         self.dtype = dtype
         self.source, self.adjoint_source = sources
-        self.launcher = kernels.Launcher()
+        self.launcher = Launcher()
 
-    def __call__(self, position: Float[Tensor, "*batch joint"]) -> Float[Tensor, "*batch 3"]:
-        """The frame's origin [m] for joint positions [rad or m]; differentiable.
+    def __call__(self, position: Float[Tensor, "*batch coordinate"]) -> Float[Tensor, "*batch 3"]:
+        """The frame's origin [m] for coordinates; differentiable.
 
         Raises:
             ValueError: the shape or the dtype does not fit.
         """
-        if position.shape[-1] != self.joint_count or position.dtype != self.dtype:
-            raise ValueError(f"position must be [..., {self.joint_count}] of {self.dtype}")
-        flat = position.reshape(-1, self.joint_count)
+        if position.shape[-1] != self.coordinate_count or position.dtype != self.dtype:
+            raise ValueError(f"position must be [..., {self.coordinate_count}] of {self.dtype}")
+        flat = position.reshape(-1, self.coordinate_count)
         return _FrameOrigin.apply(self, flat).reshape(*position.shape[:-1], 3)
 
 

@@ -88,7 +88,9 @@ class Scalar:
 class Trace:
     """A recording of scalar arithmetic. Nodes stand in the order in which they can be computed."""
 
-    def __init__(self) -> None:
+    def __init__(self, prefix: str = "x") -> None:
+        """Start a recording whose nodes are printed as `prefix` and their index."""
+        self.prefix = prefix
         self.nodes: list[Scalar] = []
         self._known: dict[tuple[Any, ...], Scalar] = {}
 
@@ -315,15 +317,15 @@ def statements(outputs: Mapping[str, Number], scalar_type: str, known: set[int] 
     if not outputs:
         return []
     known = set() if known is None else known
+    trace = next((output.trace for output in outputs.values() if isinstance(output, Scalar)), Trace())
 
     def text(number: Any) -> str:
         if isinstance(number, Scalar):
-            return number.operands[0] if number.operation == "variable" else f"x{number.index}"
+            return number.operands[0] if number.operation == "variable" else f"{trace.prefix}{number.index}"
         return f"{scalar_type}({float(number)!r})"
 
     symbols = {"add": "+", "subtract": "-", "multiply": "*", "divide": "/"}
     lines = []
-    trace = next((output.trace for output in outputs.values() if isinstance(output, Scalar)), Trace())
     for node in trace.needed(outputs.values(), known):
         if node.index in known:
             continue
@@ -340,5 +342,5 @@ def statements(outputs: Mapping[str, Number], scalar_type: str, known: set[int] 
         else:
             expression = f"wp.{node.operation}({', '.join(operands)})"
         known.add(node.index)
-        lines.append(f"x{node.index} = {expression}")
+        lines.append(f"{trace.prefix}{node.index} = {expression}")
     return lines + [f"{target} = {text(output)}" for target, output in outputs.items()]
