@@ -12,7 +12,9 @@ from realitygrad_ros.errors import RealityGradError
 from realitygrad_ros.robot.configuration import RobotConfiguration
 from realitygrad_ros.robot.description import read_description
 from realitygrad_ros.robot.parameters import SimulationParameters
+from realitygrad_ros.robot.urdf import load_urdf
 from realitygrad_ros.twin.configuration import Payload, TwinConfiguration
+from realitygrad_ros.twin.ground import FREE_JOINT, add_ground, merge_masses
 
 STEP_RATE: Final = 1000
 """Steps of the twin per second [Hz]."""
@@ -156,8 +158,10 @@ def mujoco_model(
 ) -> mujoco.MjModel:
     """The URDF's tree with joints of these parameters, a servo for each in their order, and the payload.
 
+    A floating base gets the joint `FREE_JOINT`, and the robot's contact spheres touch the ground.
+
     Raises:
-        RealityGradError: the URDF cannot be simulated, or lacks a joint or the payload's link.
+        RealityGradError: the URDF cannot be simulated, or lacks a joint, the payload's link or that of a contact.
     """
     try:
         spec = mujoco.MjSpec.from_string(_urdf(robot))
@@ -168,6 +172,10 @@ def mujoco_model(
         spec.option.gravity = robot.gravity
         _check_joints(spec, robot)
         _set_joints(spec, parameters)
+        if robot.floating:
+            spec.worldbody.first_body().add_freejoint(name=FREE_JOINT)
+        if robot.contact is not None:
+            add_ground(spec, robot.contact)
         if payload is not None:
             _add_payload(spec, payload, robot)
         return spec.compile()
@@ -179,6 +187,8 @@ def mujoco_model(
 def _urdf(robot: RobotConfiguration) -> str:
     """The robot's URDF, checked and without shapes: their meshes may be missing, and the twin needs none."""
     description, _ = read_description(robot.urdf)
+    if robot.floating:
+        merge_masses(description, load_urdf(robot.urdf, floating=True))
     return yourdfpy.URDF(description, build_scene_graph=False, load_meshes=False).write_xml_string().decode()
 
 
