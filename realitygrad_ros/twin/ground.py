@@ -48,15 +48,15 @@ def add_ground(spec: mujoco.MjSpec, contact: ContactConfiguration) -> None:
 
     MuJoCo's contact (documentation, chapter "Computation", constraint model) is a spring and a damper on the
     constraint, `a_ref = -b v - k r`, that yields to the force by the regulariser `R = (1 - d) / d A0`. Here both are
-    as near to a rigid and inelastic contact as a step of length h goes. `b = 2 / (d t)` and
-    `k = (d t zeta)^-2` by a time constant t and a damping ratio zeta. A t of 2 h, the shortest with which MuJoCo's
-    integrator is stable, makes `b = 1 / h`, which ends an approach within one step; MuJoCo takes it whatever h is,
-    as the one given here is shorter. The spring then gives back at most `k h^2 = 1 / (4 zeta^2)` of the approach,
-    which is 1 % instead of the 25 % of critical damping, and with which trajectories converge as h goes to zero.
-    `d` is the largest, at which the weight presses a sphere in by less than a micrometre at h = 1 ms, and creeping is
-    below a millimetre a second. As that regularises friction as little as the normal force, `impratio` stays 1. The elliptic cone is the
-    friction cone itself and no pyramid in it. What stays is MuJoCo's convex friction: a contact that slips at v is
-    lifted at `mu v`, so that it hops, and has its friction on average.
+    as near to a rigid and inelastic contact as a step of length h goes. `b = 2 / (d t)` and `k = (d t zeta)^-2` by a
+    time constant t and a damping ratio zeta. A t of 2 h, the shortest with which MuJoCo's integrator is stable, makes
+    `b = 1 / h`, which ends an approach within one step; MuJoCo takes it whatever h is, as the one given here is
+    shorter. The spring then gives back at most `k h^2 = 1 / (4 zeta^2)` of the approach, which is 1 % instead of the
+    25 % of critical damping, and with which trajectories converge as h goes to zero. `d` is the largest, at which the
+    weight presses a sphere in by less than a micrometre at h = 1 ms, and creeping is below a millimetre a second. As
+    that regularises friction as little as the normal force, `impratio` stays 1. The elliptic cone is the friction
+    cone itself and no pyramid in it. What stays is MuJoCo's convex friction: a contact that slips at v is lifted at
+    `mu v`, so that it hops, and has its friction on average.
 
     Raises:
         RealityGradError: the robot lacks the link of a contact sphere.
