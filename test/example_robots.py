@@ -1,4 +1,4 @@
-"""Robots for tests: the arms of `example-robot-data`, random trees, and Pinocchio's view of both."""
+"""Robots for tests: those of `example-robot-data`, random trees, and Pinocchio's view of both."""
 
 from importlib.metadata import PackageNotFoundError, distribution
 from pathlib import Path
@@ -8,7 +8,7 @@ from xml.etree import ElementTree
 import numpy as np
 import pytest
 
-from realitygrad_ros.robot.model import BASE, JointKind, RobotModel, Transform
+from realitygrad_ros.robot.model import BASE, Body, JointKind, RobotModel, Transform
 
 pinocchio = pytest.importorskip("pinocchio")
 
@@ -40,6 +40,12 @@ hand, a leg or a torso with arms."""
 
 PANDA = "panda_description/urdf/panda.urdf"
 
+QUADRUPEDS = {
+    "anymal c": "anymal_c_simple_description/urdf/anymal.urdf",
+    "go2": "go2_description/urdf/go2.urdf",
+    "solo12": "solo_description/robots/solo12.urdf",
+}
+
 
 def example_robot(name: str) -> Path:
     """The path of a robot of `example-robot-data`; the test is skipped where that package is not installed."""
@@ -66,61 +72,95 @@ def with_rigid_fingers(path: Path, folder: Path) -> Path:
 
 
 class Oracle:
-    """A Pinocchio model, asked in the joint order of a `RobotModel`."""
+    """A Pinocchio model, asked in the order of coordinates and velocities of a `RobotModel`."""
 
     def __init__(self, model: Any, names: tuple[str, ...]) -> None:
         self.model = model
         self.data = self.model.createData()
         self._joints = [self.model.joints[self.model.getJointId(name)] for name in names]
+        self._free = self.model.nv - sum(joint.nv for joint in self._joints)
+        """Degrees of freedom of the base, which Pinocchio has in our order, too."""
+        self._order = [*range(self._free), *(joint.idx_v for joint in self._joints)]
 
     def configuration(self, q: np.ndarray) -> np.ndarray:
-        """Joint positions as Pinocchio has them: an angle without limits is a cosine and a sine."""
+        """Coordinates as Pinocchio has them: an angle without limits is a cosine and a sine."""
         result = pinocchio.neutral(self.model)
-        for joint, angle in zip(self._joints, q, strict=True):
+        base, angles = np.split(q, [len(q) - len(self._joints)])
+        result[: len(base)] = base
+        for joint, angle in zip(self._joints, angles, strict=True):
             result[joint.idx_q : joint.idx_q + joint.nq] = angle if joint.nq == 1 else (np.cos(angle), np.sin(angle))
         return result
 
     def link_pose(self, link: str, q: np.ndarray) -> np.ndarray:
-        """The homogeneous matrix of a link in the base frame."""
+        """The homogeneous matrix of a link in the frame of a fixed base, or in the world of a floating one."""
         pinocchio.framesForwardKinematics(self.model, self.data, self.configuration(q))
         return self.data.oMf[self.model.getFrameId(link, pinocchio.FrameType.BODY)].homogeneous
 
     def mass_matrix(self, q: np.ndarray) -> np.ndarray:
-        """H(q) in the order of the names."""
+        """H(q)."""
         dense = pinocchio.crba(self.model, self.data, self.configuration(q))
         dense = np.triu(dense) + np.triu(dense, 1).T
-        order = [joint.idx_v for joint in self._joints]
-        return dense[np.ix_(order, order)]
+        return dense[np.ix_(self._order, self._order)]
+
+    def inverse_dynamics(self, q: np.ndarray, qd: np.ndarray, qdd: np.ndarray) -> np.ndarray:
+        """The forces that give accelerations, of which the base's linear one is that of its origin."""
+        accelerations = self._theirs(qdd - self._convective(qd))
+        return pinocchio.rnea(self.model, self.data, self.configuration(q), self._theirs(qd), accelerations)[
+            self._order
+        ]
+
+    def forward_dynamics(self, q: np.ndarray, qd: np.ndarray, force: np.ndarray) -> np.ndarray:
+        """The accelerations that forces give, of which the base's linear one is that of its origin."""
+        qdd = pinocchio.aba(self.model, self.data, self.configuration(q), self._theirs(qd), self._theirs(force))
+        return qdd[self._order] + self._convective(qd)
 
     def gravity_torque(self, q: np.ndarray) -> np.ndarray:
         """The torques that hold the robot against gravity."""
-        torque = pinocchio.computeGeneralizedGravity(self.model, self.data, self.configuration(q))
-        return torque[[joint.idx_v for joint in self._joints]]
+        return pinocchio.computeGeneralizedGravity(self.model, self.data, self.configuration(q))[self._order]
 
     def moving_mass(self) -> float:
-        """The mass of everything behind a moving joint [kg]."""
+        """The mass of everything that moves [kg]."""
         return sum(inertia.mass for inertia in list(self.model.inertias)[1:])
+
+    def _theirs(self, values: np.ndarray) -> np.ndarray:
+        result = np.empty(self.model.nv)
+        result[self._order] = values
+        return result
+
+    def _convective(self, qd: np.ndarray) -> np.ndarray:
+        """omega x v: what the acceleration of the base's origin has more than Pinocchio's, the rate of v."""
+        convective = np.zeros_like(qd)
+        if self._free:
+            convective[:3] = np.cross(qd[3:6], qd[:3])
+        return convective
 
 
 def oracle_of_file(path: Path, model: RobotModel) -> Oracle:
     """What Pinocchio makes of the same file."""
-    return Oracle(pinocchio.buildModelFromUrdf(str(path)), model.joint_names)
+    free = () if model.base is None else (pinocchio.JointModelFreeFlyer(),)
+    return Oracle(pinocchio.buildModelFromUrdf(str(path), *free), model.joint_names)
 
 
 def oracle_of_model(model: RobotModel) -> Oracle:
     """What Pinocchio makes of the joints, placements, bodies and frames of a model, and nothing from its file."""
-    built = pinocchio.Model()
+    built, base = pinocchio.Model(), 0
+    if model.base is not None:
+        base = built.addJoint(0, pinocchio.JointModelFreeFlyer(), pinocchio.SE3.Identity(), "base")
+        built.appendBodyToJoint(base, _inertia(model.base), pinocchio.SE3.Identity())
     for joint in model.joints:
         prismatic = joint.kind is JointKind.PRISMATIC
         kind = pinocchio.JointModelPrismaticUnaligned if prismatic else pinocchio.JointModelRevoluteUnaligned
-        parent = 0 if joint.parent == BASE else joint.parent + 1
+        parent = base if joint.parent == BASE else base + joint.parent + 1
         index = built.addJoint(parent, kind(joint.axis), _se3(joint.placement), joint.name)
-        body = pinocchio.Inertia(joint.body.mass, joint.body.center_of_mass, joint.body.inertia)
-        built.appendBodyToJoint(index, body, pinocchio.SE3.Identity())
+        built.appendBodyToJoint(index, _inertia(joint.body), pinocchio.SE3.Identity())
     for frame in model.frames.values():
-        parent = 0 if frame.joint == BASE else frame.joint + 1
+        parent = base if frame.joint == BASE else base + frame.joint + 1
         built.addFrame(pinocchio.Frame(frame.name, parent, _se3(frame.placement), pinocchio.FrameType.BODY))
     return Oracle(built, model.joint_names)
+
+
+def _inertia(body: Body) -> Any:
+    return pinocchio.Inertia(body.mass, body.center_of_mass, body.inertia)
 
 
 def _se3(transform: Transform) -> Any:

@@ -1,15 +1,16 @@
 """The robot's dynamics against two oracles that we did not write: Pinocchio and MuJoCo."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import mujoco
 import numpy as np
-import pinocchio
 import pytest
 import torch
 from example_robots import (
     OWN_UR5,
     PANDA,
+    QUADRUPEDS,
     example_robot,
     oracle_of_file,
     oracle_of_model,
@@ -22,6 +23,7 @@ from hypothesis import strategies as st
 from realitygrad_ros.physics import rigid_body
 from realitygrad_ros.physics.kinematics import ForwardKinematics
 from realitygrad_ros.physics.simulator import Simulator, State
+from realitygrad_ros.physics.vectors import quaternion_product
 from realitygrad_ros.robot.model import RobotModel
 from realitygrad_ros.robot.parameters import PARAMETER_NAMES
 from realitygrad_ros.robot.urdf import load_urdf
@@ -54,34 +56,37 @@ def relative_error(ours: np.ndarray, theirs: np.ndarray) -> float:
     return float(np.abs(ours - theirs).max() / np.abs(theirs).max())
 
 
+def random_coordinates(model: RobotModel, rng: np.random.Generator) -> np.ndarray:
+    """Joint positions, and before them the pose of a floating base."""
+    joints = rng.uniform(-2.0, 2.0, model.joint_count)
+    if model.base is None:
+        return joints
+    quat_xyzw = rng.normal(size=4)
+    return np.concatenate([rng.uniform(-5.0, 5.0, 3), quat_xyzw / np.linalg.norm(quat_xyzw), joints])
+
+
 def check_against_pinocchio(path: Path, model: RobotModel, seed: int) -> None:
     """RNEA, mass matrix and forward dynamics in one random state."""
-    oracle = oracle_of_file(path, model)
-    oracle.model.gravity.linear[:] = GRAVITY
     rng = np.random.default_rng(seed)
-    q, qd, qdd = rng.uniform(-2.0, 2.0, (3, model.joint_count))
-    order = [oracle.model.joints[oracle.model.getJointId(name)].idx_v for name in model.joint_names]
-    theirs_qd, theirs_qdd = np.empty_like(qd), np.empty_like(qdd)
-    theirs_qd[order], theirs_qdd[order] = qd, qdd
-    configuration = oracle.configuration(q)
+    q = random_coordinates(model, rng)
+    qd, qdd = rng.uniform(-2.0, 2.0, (2, model.velocity_count))
+    # The same numbers as ours: the file's right angles, exact to 12 digits, are exact in our model, and small inertias
+    # magnify the difference beyond 1e-9 in the forward dynamics.
+    of_file, of_model = oracle_of_file(path, model), oracle_of_model(model)
+    for oracle in (of_file, of_model):
+        oracle.model.gravity.linear[:] = GRAVITY
 
     tau = np.array(rigid_body.inverse_dynamics(model, q.tolist(), qd.tolist(), qdd.tolist(), GRAVITY))
-    theirs = pinocchio.rnea(oracle.model, oracle.data, configuration, theirs_qd, theirs_qdd)[order]
-    assert relative_error(tau, theirs) < 1e-9
+    assert relative_error(tau, of_file.inverse_dynamics(q, qd, qdd)) < 1e-9
 
     H = rigid_body.mass_matrix(model, q.tolist())
-    assert relative_error(rigid_body.dense_mass_matrix(model, q.tolist()), oracle.mass_matrix(q)) < 1e-9
+    assert relative_error(rigid_body.dense_mass_matrix(model, q.tolist()), of_file.mass_matrix(q)) < 1e-9
 
-    bias = rigid_body.inverse_dynamics(model, q.tolist(), qd.tolist(), [0.0] * model.joint_count, GRAVITY)
+    bias = rigid_body.inverse_dynamics(model, q.tolist(), qd.tolist(), [0.0] * model.velocity_count, GRAVITY)
     factor = rigid_body.factorize(model, H)
     assert list(factor.L) == rigid_body.factor_pattern(model)
     ours = np.array(rigid_body.solve(model, factor, [t - b for t, b in zip(tau, bias, strict=True)]))
-    # Of the same numbers: the file's right angles, exact to 12 digits, are exact in our model, and small inertias
-    # magnify the difference beyond 1e-9. Joints are in our order there.
-    same = oracle_of_model(model)
-    same.model.gravity.linear[:] = GRAVITY
-    theirs = pinocchio.aba(same.model, same.data, q, qd, tau)
-    assert relative_error(ours, theirs) < 1e-9
+    assert relative_error(ours, of_model.forward_dynamics(q, qd, tau)) < 1e-9
 
 
 @pytest.mark.parametrize("seed", range(5))
@@ -89,12 +94,49 @@ def test_arm_agrees_with_pinocchio(robot, seed):
     check_against_pinocchio(*robot, seed)
 
 
-@given(st.integers(0, 10_000), st.integers(1, 12))
-@settings(max_examples=25, deadline=None)
-def test_any_tree_agrees_with_pinocchio(tmp_path_factory, seed, links):
+@pytest.mark.parametrize("seed", range(5))
+@pytest.mark.parametrize("name", QUADRUPEDS)
+def test_quadruped_agrees_with_pinocchio(name, seed):
+    path = example_robot(QUADRUPEDS[name])
+    check_against_pinocchio(path, load_urdf(path, floating=True), seed)
+
+
+@given(st.integers(0, 10_000), st.integers(1, 12), st.booleans())
+@settings(max_examples=50, deadline=None)
+def test_any_tree_agrees_with_pinocchio(tmp_path_factory, seed, links, floating):
     path = tmp_path_factory.mktemp("tree") / "tree.urdf"
     path.write_text(random_tree_urdf(seed, links))
-    check_against_pinocchio(path, load_urdf(path), seed)
+    check_against_pinocchio(path, load_urdf(path, floating=floating), seed)
+
+
+@given(st.integers(0, 10_000), st.integers(1, 6), st.floats(-0.05, 5.0))
+@settings(max_examples=25, deadline=None)
+def test_added_base_mass_is_a_point_mass_of_the_base(tmp_path_factory, seed, links, added):
+    path = tmp_path_factory.mktemp("tree") / "tree.urdf"
+    path.write_text(random_tree_urdf(seed, links))
+    model = load_urdf(path, floating=True)
+    loaded = replace(model, base=replace(model.base, mass=model.base.mass + added))
+    rng = np.random.default_rng(seed)
+    q = random_coordinates(model, rng)
+    qd, qdd = rng.uniform(-2.0, 2.0, (2, model.velocity_count))
+    tau = np.array(rigid_body.inverse_dynamics(model, q.tolist(), qd.tolist(), qdd.tolist(), GRAVITY, added))
+    expected = rigid_body.inverse_dynamics(loaded, q.tolist(), qd.tolist(), qdd.tolist(), GRAVITY)
+    assert relative_error(tau, np.array(expected)) < 1e-9
+
+
+def test_forces_do_not_depend_on_where_the_base_is_and_how_fast_it_moves():
+    """Galilei: nor on its heading, as gravity is along z here."""
+    model = load_urdf(example_robot(QUADRUPEDS["anymal c"]), floating=True)
+    rng = np.random.default_rng(0)
+    q = random_coordinates(model, rng)
+    qd, qdd = rng.uniform(-2.0, 2.0, (2, model.velocity_count))
+    forces = rigid_body.inverse_dynamics(model, q.tolist(), qd.tolist(), qdd.tolist(), (0.0, 0.0, -9.81))
+    turn = np.array([0.0, 0.0, np.sin(0.4), np.cos(0.4)])
+    q[:3] += 1e3
+    q[3:7] = quaternion_product(turn.tolist(), q[3:7].tolist())
+    qd[:3] = 100.0
+    moved = rigid_body.inverse_dynamics(model, q.tolist(), qd.tolist(), qdd.tolist(), (0.0, 0.0, -9.81))
+    np.testing.assert_allclose(moved, forces, rtol=1e-9, atol=1e-9)
 
 
 def test_forward_kinematics_agrees_with_pinocchio():
@@ -176,6 +218,4 @@ def test_rollout_agrees_with_mujoco(robot):
 
 
 def _with_unlimited_efforts(model: RobotModel) -> RobotModel:
-    from dataclasses import replace
-
     return replace(model, joints=tuple(replace(joint, effort_limit=np.inf) for joint in model.joints))
