@@ -6,11 +6,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 from arm_urdf import arm_urdf, write_arm
-from example_robots import ARMS, OWN_UR5, PANDA, example_robot, oracle_of_file
+from example_robots import ARMS, OWN_UR5, PANDA, example_robot, oracle_of_file, oracle_of_model
 from numpy.testing import assert_allclose
 
 from realitygrad_ros.commands.check import _masses_carried, describe
 from realitygrad_ros.main import main
+from realitygrad_ros.robot.load import load_robot
 from realitygrad_ros.robot.urdf import load_urdf
 
 
@@ -25,6 +26,31 @@ def test_a_robot_by_its_name(capsys: pytest.CaptureFixture[str]) -> None:
     assert any("total moving mass" in line and "17.05 kg" in line for line in lines)
     assert any("condition of the mass matrix" in line and "(0, -1.2, 1.6, -1.97, -1.57, 0)" in line for line in lines)
     assert lines[-1] == "no warnings"
+
+
+def test_a_robot_with_a_floating_base(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "figures.json"
+    assert main(["check", "anymal_c", "--json", str(path)]) == 0
+    lines = [" ".join(line.split()) for line in capsys.readouterr().out.splitlines()]
+    assert "base floating, 26.37 kg, 0.5488 m above the ground at home" in lines
+    assert "contacts LF_FOOT, RF_FOOT, LH_FOOT, RH_FOOT" in lines
+    assert "total moving mass 52.13 kg" in lines
+    assert lines[-1] == "no warnings"
+    figures, (configuration, model) = json.loads(path.read_text()), load_robot("anymal_c")
+    assert (figures["base_mass"], figures["home_height"]) == (26.37317, 0.5488)
+    assert figures["contacts"][0] == {"link": "LF_FOOT", "center": [0.0, 0.0, 0.0225], "radius": 0.03}
+    upright = np.concatenate([np.zeros(6), [1.0], configuration.home])
+    expected = np.linalg.cond(oracle_of_model(model).mass_matrix(upright))
+    assert_allclose(figures["mass_matrix_condition"], expected, rtol=1e-6)
+
+
+def test_the_base_of_a_urdf_alone_is_fixed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "figures.json"
+    assert main(["check", str(write_arm(tmp_path, arm_urdf())), "--json", str(path)]) == 0
+    figures = json.loads(path.read_text())
+    assert (figures["base_mass"], figures["home_height"], figures["contacts"]) == (None, None, [])
+    lines = [" ".join(line.split()) for line in capsys.readouterr().out.splitlines()]
+    assert "base fixed" in lines and "contacts none" in lines
 
 
 def test_a_configuration_by_its_path(tmp_path: Path) -> None:

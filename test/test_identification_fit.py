@@ -12,7 +12,13 @@ from recorded_motion import CONFIGURATION, MODEL, STEP, motion, simulated, twin_
 from realitygrad_ros.errors import Cancelled, RealityGradError
 from realitygrad_ros.identification.coordinates import DISSIPATION, VARIABLE_NAMES, Coordinates, Variable
 from realitygrad_ros.identification.fit import FitResult, fit
-from realitygrad_ros.identification.identifiability import information, open_variables, standard_errors, unexplained
+from realitygrad_ros.identification.identifiability import (
+    information,
+    open_variables,
+    standard_errors,
+    tool_doubt,
+    unexplained,
+)
 from realitygrad_ros.identification.recording import UniformRecording
 from realitygrad_ros.identification.replay import identification_simulator, replay
 from realitygrad_ros.identification.verdict import ParameterVerdict
@@ -230,6 +236,12 @@ def test_the_jacobian_is_that_of_the_residual(wrt: tuple[str, int]) -> None:
     difference = (shifted(1.0) - shifted(-1.0)) / (2.0 * step)
     column = windows.jacobian(TRUTH, [wrt])[..., 0]
     np.testing.assert_allclose(column, difference, atol=1e-6 * np.abs(difference).max())
+
+
+def test_an_unknown_tool_is_doubted_where_the_robot_has_an_end_effector() -> None:
+    windows = Windows(CONFIGURATION, MODEL, [simulated(TRUTH, 0, 1)])
+    assert (tool_doubt(CONFIGURATION, MODEL, windows) > 0.0).all()
+    assert (tool_doubt(replace(CONFIGURATION, reach_section=None), MODEL, windows) == 0.0).all()
 
 
 LINK_INERTIA = np.full(6, 0.5)

@@ -11,6 +11,7 @@ from recorded_motion import CONFIGURATION, MODEL, STEP, motion, simulated
 from realitygrad_ros.errors import RealityGradError
 from realitygrad_ros.identification.replay import identification_simulator, replay, smoothed_motion
 from realitygrad_ros.identification.smoothing import local_polynomial
+from realitygrad_ros.robot.load import load_robot
 
 NOMINAL = CONFIGURATION.nominal
 
@@ -25,6 +26,11 @@ def test_the_simulator_repeats_its_own_motion() -> None:
     np.testing.assert_allclose(replayed.simulated, replayed.measured, atol=1e-4)
     other = replay(simulator, [second], replace(NOMINAL, kp=0.5 * NOMINAL.kp))
     assert np.abs(other.simulated - other.measured).max() > 0.05
+
+
+def test_a_floating_base_is_refused() -> None:
+    with pytest.raises(RealityGradError, match=r"'anymal_c' has a floating base.* 'base: fixed'"):
+        identification_simulator(*load_robot("anymal_c"), STEP)
 
 
 def test_a_gap_is_refused_where_it_matters() -> None:

@@ -120,6 +120,7 @@ def test_json_that_cannot_be_written_is_refused_before_the_work(
     [
         (("--robot", "nobody"), "no configuration"),
         (("--robot", "robot.yaml"), "no twin configuration"),
+        (("--robot", "anymal_c"), "robot 'anymal_c' has no 'reach' section"),
         (("--run-directory", "robot.yaml"), "cannot be written to"),
         (("--run-directory", "robot.yaml/run"), "cannot be written to"),
         (("--run-directory", "/proc/run"), "cannot be written to"),

@@ -15,17 +15,19 @@ from numpy.testing import assert_allclose
 
 from realitygrad_ros.errors import RealityGradError
 from realitygrad_ros.robot.configuration import load_configuration
-from realitygrad_ros.robot.load import load_robot
+from realitygrad_ros.robot.load import load_reaching_robot, load_robot
 from realitygrad_ros.robot.model import RobotModel
 from realitygrad_ros.robot.parameters import SimulationParameters
 
-CONFIGURATION = OWN_UR5.parents[1] / "config" / "ur5.yaml"
+SHARE = OWN_UR5.parents[1]
+
+ROBOTS = ("ur5", "anymal_c")
 
 
-def variant(folder: Path, change: Callable[[dict[str, Any]], Any]) -> str:
-    """The path of a changed copy of the UR5's configuration."""
-    content = yaml.safe_load(CONFIGURATION.read_text())
-    content["urdf"] = str(OWN_UR5)
+def variant(folder: Path, change: Callable[[dict[str, Any]], Any], robot: str = "ur5") -> str:
+    """The path of a changed copy of a robot's configuration."""
+    content = yaml.safe_load((SHARE / "config" / f"{robot}.yaml").read_text())
+    content["urdf"] = str(SHARE / "urdf" / f"{robot}.urdf")
     change(content)
     path = folder / "robot.yaml"
     path.write_text(yaml.safe_dump(content, sort_keys=False))
@@ -44,7 +46,31 @@ def test_the_ur5_loads_by_its_name() -> None:
     configuration, model = load_robot("ur5")
     assert configuration.joint_names == model.joint_names
     assert configuration.reach.end_effector in model.frames
+    assert (configuration.floating, configuration.home_height, configuration.contact) == (False, None, None)
+    assert model.base is None
     assert model.warnings == ()
+
+
+def test_anymal_loads_by_its_name() -> None:
+    configuration, model = load_robot("anymal_c")
+    contact = configuration.contact
+    assert configuration.joint_names == model.joint_names
+    assert configuration.floating and configuration.home_height == 0.5488
+    assert model.base is not None and model.base.links == ("base",)
+    assert contact is not None
+    assert [sphere.link for sphere in contact.spheres] == ["LF_FOOT", "RF_FOOT", "LH_FOOT", "RH_FOOT"]
+    assert (contact.time_step, contact.kappa, contact.recovery_rate, contact.sweeps) == (0.005, 300.0, 20.0, 10)
+    assert (contact.soft.stiffness, contact.soft.damping, contact.soft.tangential_damping) == (1e4, 1e2, 1e2)
+
+
+def test_a_base_is_fixed_unless_it_is_said_to_float(tmp_path: Path) -> None:
+    assert not load_robot(variant(tmp_path, set_entry("base", to="fixed")))[0].floating
+
+
+def test_a_robot_that_does_not_reach_says_so_when_asked_to() -> None:
+    with pytest.raises(RealityGradError, match="robot 'anymal_c' has no 'reach' section"):
+        load_reaching_robot("anymal_c")
+    assert load_reaching_robot("ur5")[0].reach.duration == 1.5
 
 
 def set_entry(*keys: str, to: object) -> Callable[[dict[str, Any]], None]:
@@ -63,6 +89,15 @@ def drop_entry(*keys: str) -> Callable[[dict[str, Any]], None]:
         del content[keys[-1]]
 
     return change
+
+
+REACH = {
+    "end_effector": "LF_FOOT",
+    "target_lower": [0.3, 0.0, 0.0],
+    "target_upper": [0.4, 0.1, 0.1],
+    "duration": 1.0,
+    "hold": 0.5,
+}
 
 
 def swap_wrists(content: dict[str, Any]) -> None:
@@ -109,6 +144,43 @@ def test_a_configuration_that_cannot_be_meant_is_refused(
     assert all(word in message for word in words), message
 
 
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        (set_entry("base", to="mobile"), ("base is 'mobile'", "fixed, floating")),
+        (set_entry("base", to="fixed"), ("home_height", "the base is fixed")),
+        (drop_entry("base"), ("home_height", "the base is fixed")),
+        (drop_entry("home_height"), ("lacks the entry 'home_height'",)),
+        (set_entry("home_height", to=0.0), ("home_height is 0.0", "positive")),
+        (set_entry("home_height", to=0.6), ("home_height is 0.6 m", "LF_FOOT", "z = 0.0512 m", "must be 0.5488")),
+        (set_entry("joints", "RH_KFE", "home", to=0.4), ("home_height", "RH_FOOT", "must be 0.6080")),
+        (set_entry("reach", to=REACH), ("reach", "base is floating")),
+        (set_entry("contact", to=None), ("contact is None",)),
+        (set_entry("contact", "spheres", to={}), ("contact.spheres is empty",)),
+        (set_entry("contact", "spheres", "TAIL", to={"center": [0, 0, 0], "radius": 0.1}), ("no link 'TAIL'",)),
+        (set_entry("contact", "spheres", "LF_FOOT", "radius", to=0), ("contact.spheres.LF_FOOT.radius is 0",)),
+        (set_entry("contact", "spheres", "LF_FOOT", "center", to=[0, 0]), ("contact.spheres.LF_FOOT.center",)),
+        (set_entry("contact", "time_step", to=0.006), ("contact.time_step is 0.006", "3.33333 steps")),
+        (set_entry("contact", "time_step", to=0.05), ("contact.time_step is 0.05", "0.4 steps")),
+        (set_entry("contact", "friction_coefficient", to=-0.1), ("contact.friction_coefficient is -0.1",)),
+        (set_entry("contact", "friction_coefficient", to=float("nan")), ("contact.friction_coefficient is nan",)),
+        (set_entry("contact", "kappa", to=float("inf")), ("contact.kappa is inf",)),
+        (set_entry("contact", "recovery_rate", to=201.0), ("contact.recovery_rate is 201", "200 1/s")),
+        (set_entry("contact", "sweeps", to=0), ("contact.sweeps is 0", "whole number")),
+        (set_entry("contact", "sweeps", to=2.5), ("contact.sweeps is 2.5", "whole number")),
+        (set_entry("contact", "step_size", to="small"), ("contact.step_size is 'small'", "paper, spectral")),
+        (set_entry("contact", "soft", "stiffness", to=0.0), ("contact.soft.stiffness is 0.0",)),
+        (drop_entry("contact", "soft", "damping"), ("lacks the entry 'contact.soft.damping'",)),
+        (set_entry("contact", "soft", "tangential_damping", to=-1.0), ("contact.soft.tangential_damping is -1.0",)),
+    ],
+)
+def test_a_base_or_a_contact_that_cannot_be_meant_is_refused(
+    tmp_path: Path, change: Callable[[dict[str, Any]], None], words: tuple[str, ...]
+) -> None:
+    message = refusal(variant(tmp_path, change, "anymal_c"))
+    assert all(word in message for word in words), message
+
+
 @pytest.mark.parametrize("content", [b"", b"[1, 2]", b"{", b"\xff\xfe\x00", b"a: b: c"])
 def test_a_file_that_is_no_configuration_is_refused(tmp_path: Path, content: bytes) -> None:
     path = tmp_path / "robot.yaml"
@@ -128,13 +200,14 @@ def entries(content: object, place: tuple[Any, ...] = ()) -> Iterator[tuple[Any,
         yield from entries(value, (*place, key))
 
 
+@pytest.mark.parametrize("robot", ROBOTS)
 @given(data=st.data())
-def test_an_entry_of_another_type_is_named_in_one_line(data: st.DataObject) -> None:
+def test_an_entry_of_another_type_is_named_in_one_line(robot: str, data: st.DataObject) -> None:
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder)
-        content = yaml.safe_load(Path(variant(path, lambda _: None)).read_text())
+        content = yaml.safe_load(Path(variant(path, lambda _: None, robot)).read_text())
         place = data.draw(st.sampled_from([place for place in entries(content) if place not in NAMES]))
-        message = refusal(variant(path, set_entry(*place, to=data.draw(WRONG))))
+        message = refusal(variant(path, set_entry(*place, to=data.draw(WRONG)), robot))
     assert "\n" not in message
     assert ".".join(key for key in place if isinstance(key, str)) in message
 
