@@ -1,4 +1,4 @@
-"""Changes and means of states: plain sums, but for the orientation of a floating base, which stays a unit quaternion."""
+"""Changes and means of states: sums, but for the orientation of a floating base, which stays a unit quaternion."""
 
 import torch
 from jaxtyping import Float
