@@ -1,7 +1,8 @@
-"""How fast the simulator steps and differentiates, beside MuJoCo stepping the same arm in the same run.
+"""How fast the simulator steps and differentiates, beside MuJoCo stepping the same robot in the same run.
 
 MuJoCo's `mj_step` in C is the yardstick: the same URDF without shapes, the same servos, damping and armature, the same
-time step. It has no gradient, so the simulator's forward and backward pass is set against MuJoCo's forward step too.
+time step; a robot on legs stands on the same ground. It has no gradient, so the simulator's forward and backward pass
+is set against MuJoCo's forward step too.
 """
 
 import os
@@ -9,24 +10,27 @@ import platform
 import time
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from statistics import median, quantiles
+from statistics import mean, median, quantiles
 from typing import Any
 
 import mujoco
-import torch
+import numpy as np
 
-from realitygrad_ros.physics.simulator import Simulator, State, parameter_tensors
+from realitygrad_ros.benchmarks.fresh_process import first_results
+from realitygrad_ros.benchmarks.rollouts import Rollouts, batch_of, home_position
 from realitygrad_ros.progress import Progress
 from realitygrad_ros.robot.configuration import RobotConfiguration
 from realitygrad_ros.robot.load import load_robot
-from realitygrad_ros.robot.model import RobotModel
+from realitygrad_ros.twin.ground import place
 from realitygrad_ros.twin.twin import mujoco_model
 
-TIME_STEP = 0.002
-WORLDS = 256
-STEPS = 400
 MUJOCO_STEPS = 20_000
 ROUNDS = 15
+
+_WHOLE_STATE = mujoco.mjtState.mjSTATE_INTEGRATION
+
+SETTLING = 20.0
+"""How long a robot on legs stands before it is measured [s]: the swing into its servos has died away."""
 
 
 def run(robot: str, progress: Progress) -> dict[str, Any]:
@@ -42,18 +46,23 @@ def run(robot: str, progress: Progress) -> dict[str, Any]:
         threads over one, and `mujoco_threads_speedup`, the same of two MuJoCo simulations over one, which is what the
         machine gives to work that shares nothing; the middle half of the rounds of each; the seconds that a first
         launch of each kernel took, which is its compilation unless it was found in the cache; and the machine.
+
+        Of a robot with contact also `mujoco_contacts`, the mean number of its contacts in MuJoCo's steps; and the
+        figures of `fresh_process.first_results`, so that the first launch compiled for certain.
     """
     configuration, model = load_robot(robot)
-    one, two = (_Rollouts(configuration, model, threads) for threads in (1, 2))
+    batch = batch_of(configuration)
+    fresh = {} if configuration.contact is None else first_results(robot)
+    one, two = (Rollouts(configuration, model, threads) for threads in (1, 2))
     first_launch = {"forward": _seconds(one.forward), "forward_backward": _seconds(one.forward_backward)}
     two.forward_backward()
-    peer, second_peer = _mujoco(configuration), _mujoco(configuration)
-    parallel_peers = _together(peer, second_peer, ThreadPoolExecutor(1))
+    peer, second_peer = (Peer(configuration, batch.time_step) for _ in range(2))
+    parallel_peers = _together(peer.step, second_peer.step, ThreadPoolExecutor(1))
     work: dict[str, tuple[Callable[[], None], int]] = {
-        "forward": (one.forward, WORLDS * STEPS),
-        "forward_backward": (one.forward_backward, WORLDS * STEPS),
-        "mujoco_forward": (peer, MUJOCO_STEPS),
-        "two_threads": (two.forward_backward, WORLDS * STEPS),
+        "forward": (one.forward, batch.steps),
+        "forward_backward": (one.forward_backward, batch.steps),
+        "mujoco_forward": (peer.step, MUJOCO_STEPS),
+        "two_threads": (two.forward_backward, batch.steps),
         "mujoco_two_threads": (parallel_peers, 2 * MUJOCO_STEPS),
     }
     rates: dict[str, list[float]] = {name: [] for name in work}
@@ -72,50 +81,50 @@ def run(robot: str, progress: Progress) -> dict[str, Any]:
         **{name: median(values) for name, values in ratios.items()},
         "middle_half": {name: _middle_half(values) for name, values in {**rates, **ratios}.items()},
         "first_launch_seconds": first_launch,
+        **({"mujoco_contacts": peer.mean_contacts()} if configuration.contact is not None else {}),
+        **fresh,
         "robot": configuration.name,
         "machine": f"{platform.machine()}, {os.cpu_count()} cores, MuJoCo {mujoco.__version__}",
     }
 
 
-class _Rollouts:
-    """The simulator's work: float32, commands a little off the home pose."""
+class Peer:
+    """MuJoCo's work: the same robot at home; one on legs has come to rest there."""
 
-    def __init__(self, configuration: RobotConfiguration, model: RobotModel, threads: int) -> None:
-        self._simulator = Simulator(
-            model,
-            time_step=TIME_STEP,
-            gravity=configuration.gravity.tolist(),
-            friction_velocity=configuration.friction_velocity,
-            threads=threads,
-        )
-        home = torch.tensor(configuration.home, dtype=torch.float32).repeat(WORLDS, 1)
-        self._initial = State(home, torch.zeros_like(home))
-        offset = torch.rand(home.shape, generator=torch.Generator().manual_seed(0)) - 0.5
-        self._command = (home + 0.2 * offset).repeat(STEPS, 1, 1)
-        self._parameters = parameter_tensors(configuration.nominal)
-        self._bar = torch.ones(STEPS + 1, *home.shape)
+    def __init__(self, configuration: RobotConfiguration, time_step: float) -> None:
+        """Prepare it, with its nominal parameters.
 
-    def forward(self) -> None:
-        self._simulator.rollout(self._initial, self._command, self._parameters)
+        Args:
+            configuration: of the robot.
+            time_step: [s]
+        """
+        self._model = mujoco_model(configuration, configuration.nominal)
+        self._model.opt.timestep = time_step
+        self._data = mujoco.MjData(self._model)
+        if configuration.floating:
+            position = home_position(configuration)
+            place(self._model, self._data, configuration.joint_names, position, np.zeros(self._model.nv))
+        else:
+            self._data.qpos[:] = configuration.home
+        self._data.ctrl[:] = configuration.home
+        if configuration.contact is not None:
+            mujoco.mj_step(self._model, self._data, round(SETTLING / time_step))
+        self._start = np.empty(mujoco.mj_stateSize(self._model, _WHOLE_STATE))
+        mujoco.mj_getState(self._model, self._data, self._start, _WHOLE_STATE)
 
-    def forward_backward(self) -> None:
-        command = self._command.requires_grad_()
-        states = self._simulator.rollout(self._initial, command, self._parameters)
-        torch.autograd.backward(states, (self._bar, self._bar))
-        self._command = command.detach()
+    def step(self) -> None:
+        """`MUJOCO_STEPS` steps from the start."""
+        mujoco.mj_setState(self._model, self._data, self._start, _WHOLE_STATE)
+        mujoco.mj_step(self._model, self._data, MUJOCO_STEPS)
 
-
-def _mujoco(configuration: RobotConfiguration) -> Callable[[], None]:
-    model = mujoco_model(configuration, configuration.nominal)
-    model.opt.timestep = TIME_STEP
-    data = mujoco.MjData(model)
-
-    def step() -> None:
-        mujoco.mj_resetData(model, data)
-        data.qpos[:] = data.ctrl[:] = configuration.home
-        mujoco.mj_step(model, data, MUJOCO_STEPS)
-
-    return step
+    def mean_contacts(self) -> float:
+        """Contacts with the ground, on average over the steps of `step`."""
+        mujoco.mj_setState(self._model, self._data, self._start, _WHOLE_STATE)
+        counts = []
+        for _ in range(MUJOCO_STEPS):
+            mujoco.mj_step(self._model, self._data)
+            counts.append(self._data.ncon)
+        return mean(counts)
 
 
 def _together(first: Callable[[], None], second: Callable[[], None], pool: ThreadPoolExecutor) -> Callable[[], None]:
