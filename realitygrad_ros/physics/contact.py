@@ -26,6 +26,7 @@ from realitygrad_ros.physics.trace import (
     Trace,
     clamp,
     inside,
+    inverse_root_beyond,
     maximum,
     positive_part,
     sqrt,
@@ -225,7 +226,10 @@ def first_impulses(G: Mapping[tuple[int, int], Any], c: Sequence[Any], count: in
 def prox(p: Vector, mu: Any) -> Vector:
     """Into the friction cone: zero for p_n <= 0, else the tangential part shortened to mu p_n where it is longer."""
     normal = positive_part(p[2])
-    shortened = clamp(mu * normal / sqrt(p[0] * p[0] + p[1] * p[1] + TINY * TINY), 0.0, 1.0)
+    longest = mu * normal
+    # The inverse of the tangential part's length outside of the cone, zero inside.
+    inverse = inverse_root_beyond(p[0] * p[0] + p[1] * p[1] + TINY * TINY, longest * longest)
+    shortened = longest * inverse + (1.0 - inside(inverse, 0.0, LARGE))
     return [p[0] * shortened, p[1] * shortened, normal]
 
 

@@ -14,6 +14,7 @@ rigid body (table 6.2), L^T D L factorisation with branch-induced sparsity (tabl
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -145,17 +146,17 @@ def inverse_dynamics(
     poses, first = joint_poses(model, q), model.base_freedom
     up = apply(transposed(base_rotation(model, q)), [-float(g) for g in gravity])
     zero: Vector = [0.0, 0.0, 0.0]
-    at_base = (zero, zero, up)
+    at_base = _Motion(zero, zero, up)
     if model.base is not None:
-        at_base = (list(qd[3:6]), list(qdd[3:6]), total(up, list(qdd[0:3])))
-    motion: list[tuple[Vector, Vector, Vector]] = []
+        at_base = _Motion(list(qd[3:6]), list(qdd[3:6]), total(up, list(qdd[0:3])))
+    motion: list[_Motion] = []
     for i, joint in enumerate(model.joints):
         before = motion[joint.parent] if joint.parent != BASE else at_base
         motion.append(_moved_on(joint, poses[i], before, qd[first + i], qdd[first + i]))
-    wrench = [_body_wrench(_own_inertia(joint.body), *moved) for joint, moved in zip(model.joints, motion, strict=True)]
+    wrench = [_body_wrench(_own_inertia(joint.body), moved) for joint, moved in zip(model.joints, motion, strict=True)]
     at_root = (zero, zero)
     if model.base is not None:
-        at_root = _body_wrench(_own_inertia(model.base, added_base_mass), *at_base)
+        at_root = _body_wrench(_own_inertia(model.base, added_base_mass), at_base)
     forces: list[Any] = [None] * model.joint_count
     for i in reversed(range(model.joint_count)):
         joint, (f, n) = model.joints[i], wrench[i]
@@ -168,24 +169,47 @@ def inverse_dynamics(
     return forces if model.base is None else [*at_root[0], *at_root[1], *forces]
 
 
-def _moved_on(
-    joint: Joint, pose: tuple[Matrix, Vector], before: tuple[Vector, Vector, Vector], qd: Any, qdd: Any
-) -> tuple[Vector, Vector, Vector]:
-    """(omega, alpha, a) of a joint's frame from those of its parent's."""
-    (R, r), (omega, alpha, a) = pose, before
+@dataclass(frozen=True)
+class _Motion:
+    """How a frame moves, in its own axes."""
+
+    omega: Vector
+    """Angular velocity [rad/s]."""
+    alpha: Vector
+    """Angular acceleration [rad/s^2]."""
+    a: Vector
+    """Acceleration of the origin, gravity subtracted [m/s^2]."""
+
+    @cached_property
+    def B(self) -> Matrix:
+        """skew(alpha) + skew(omega)^2: a point fixed to the frame at x accelerates by a + B x."""
+        alpha, square = skew(self.alpha), dot(self.omega, self.omega)
+        omega = self.omega
+        return [[alpha[i][j] + omega[i] * omega[j] - (square if i == j else 0.0) for j in range(3)] for i in range(3)]
+
+
+def _moved_on(joint: Joint, pose: tuple[Matrix, Vector], before: _Motion, qd: Any, qdd: Any) -> _Motion:
+    """The motion of a joint's frame from that of its parent's."""
+    R, r = pose
     R_T, axis = transposed(R), plain(joint.axis)
-    a = apply(R_T, total(a, cross(alpha, r), cross(omega, cross(omega, r))))
-    omega, alpha = apply(R_T, omega), apply(R_T, alpha)
+    a = apply(R_T, total(before.a, apply(before.B, r)))
+    omega, alpha = apply(R_T, before.omega), apply(R_T, before.alpha)
     rate = scale(axis, qd)
     if joint.kind is JointKind.PRISMATIC:
-        return omega, alpha, total(a, scale(axis, qdd), scale(cross(omega, rate), 2.0))
-    return total(omega, rate), total(alpha, scale(axis, qdd), cross(omega, rate)), a
+        return _Motion(omega, alpha, total(a, scale(axis, qdd), scale(cross(omega, rate), 2.0)))
+    return _Motion(total(omega, rate), total(alpha, scale(axis, qdd), cross(omega, rate)), a)
 
 
-def _body_wrench(body: _Inertia, omega: Vector, alpha: Vector, a: Vector) -> tuple[Vector, Vector]:
-    """Force and moment about the frame's origin that move a body so."""
-    f, n = body.force(a, alpha)
-    return total(f, cross(omega, cross(omega, body.h))), total(n, cross(omega, apply(body.I, omega)))
+def _body_wrench(body: _Inertia, motion: _Motion) -> tuple[Vector, Vector]:
+    """Force and moment about the frame's origin that move a body so.
+
+    With the second moments J = tr(I)/2 1 - I of its mass, the moment by rotation is the sum of x x B x over the mass,
+    the vector of the antisymmetric part of B J.
+    """
+    B, half_trace = motion.B, (body.I[0][0] + body.I[1][1] + body.I[2][2]) * 0.5
+    J = [[(half_trace if i == j else 0.0) - body.I[i][j] for j in range(3)] for i in range(3)]
+    turning = [dot(B[k], J[j]) - dot(B[j], J[k]) for j, k in ((1, 2), (2, 0), (0, 1))]
+    return total(scale(motion.a, body.m), apply(B, body.h)), total(turning, cross(body.h, motion.a))
 
 
 def _wrench_in_parent(R: Matrix, r: Vector, f: Vector, n: Vector) -> tuple[Vector, Vector]:

@@ -10,6 +10,7 @@ from torch import Tensor
 
 from realitygrad_ros.errors import RealityGradError
 from realitygrad_ros.physics import actuator, kernel_source
+from realitygrad_ros.physics.aligned import aligned
 from realitygrad_ros.physics.compile import SCALAR_TYPES, Launcher
 from realitygrad_ros.physics.contact_step import RigidContactStep
 from realitygrad_ros.physics.integrator import Step, World, held_widths, parameter_widths
@@ -205,8 +206,10 @@ class Simulator:
         contact = self.contact
         world = World(self.gravity, self.friction_velocity, () if contact is None else contact.spheres)
         if contact is None or self.contact_mode == "soft":
-            return Step(self.model, world)
-        return RigidContactStep(self.model, world, smooth=self.contact_mode == "smooth", step_size=contact.step_size)
+            return Step(aligned(self.model), world)
+        return RigidContactStep(
+            aligned(self.model), world, smooth=self.contact_mode == "smooth", step_size=contact.step_size
+        )
 
     def stored_shapes(self, steps: int) -> dict[str, tuple[int, int]]:
         """Length of the first and of the last dimension of each array that keeps what derivatives need, by name."""

@@ -76,6 +76,10 @@ class Scalar:
         """Square root."""
         return self.trace.record("sqrt", self)
 
+    def inverse_root_beyond(self, limit: Number) -> "Scalar":
+        """See the function `inverse_root_beyond`."""
+        return self.trace.record("inverse_root_beyond", self, limit)
+
     def clamp(self, lower: Number, upper: Number) -> "Scalar":
         """Nearest number in [lower, upper]; the bounds are held constant by the derivatives."""
         return self.trace.record("clamp", self, lower, upper)
@@ -221,6 +225,16 @@ def positive_part(x: Any) -> Any:
     return clamp(x, 0.0, LARGE)
 
 
+def inverse_root_beyond(x: Any, limit: Any) -> Any:
+    """1 / sqrt(x) where `x` exceeds the limit, else zero, for a scalar, array or float.
+
+    A kernel branches here, for both operations are slow and seldom needed; the limit has no derivative.
+    """
+    if hasattr(x, "inverse_root_beyond"):
+        return x.inverse_root_beyond(limit)
+    return np.where(x > limit, 1.0 / np.sqrt(np.where(x > limit, x, 1.0)), 0.0)
+
+
 def maximum(a: Any, b: Any) -> Any:
     """The larger of two scalars, arrays or floats."""
     return b + positive_part(a - b)
@@ -246,6 +260,8 @@ def _partials(node: Scalar) -> list[tuple[Scalar, Number]]:
         return [(first, 1.0 - node * node)]
     if node.operation == "sqrt":
         return [(first, 0.5 / node)]
+    if node.operation == "inverse_root_beyond":
+        return [(first, -0.5 * node * node * node)]
     if node.operation == "clamp":
         return [(first, first.inside(node.operands[1], node.operands[2]))]
     second = node.operands[1]
@@ -342,5 +358,10 @@ def statements(outputs: Mapping[str, Number], scalar_type: str, known: set[int] 
         else:
             expression = f"wp.{node.operation}({', '.join(operands)})"
         known.add(node.index)
-        lines.append(f"{trace.prefix}{node.index} = {expression}")
+        name = f"{trace.prefix}{node.index}"
+        if node.operation == "inverse_root_beyond":
+            x, limit = operands
+            lines += [f"{name} = {text(0.0)}", f"if {x} > {limit}:", f"    {name} = {text(1.0)} / wp.sqrt({x})"]
+        else:
+            lines.append(f"{name} = {expression}")
     return lines + [f"{target} = {text(output)}" for target, output in outputs.items()]
