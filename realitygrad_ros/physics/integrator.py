@@ -119,9 +119,10 @@ class Step:
         p, q, qd = self.parameters, self.joint_position, self.joint_velocity
         added = []
         for i, joint in enumerate(self.model.joints):
-            gains = (p[name][i] for name in ("kp", "kd", "damping", "friction"))
+            kp, kd, damping, friction = (p[name][i] for name in ("kp", "kd", "damping", "friction"))
             state = (self.held["target"][i], q[i], qd[i])
-            stiffness = velocity_stiffness(*gains, *state, joint.effort_limit, self.world.friction_velocity)
+            limits = (joint.effort_limit, self.world.friction_velocity)
+            stiffness = velocity_stiffness(kp, kd, damping, friction, *state, *limits)
             added.append(p["armature"][i] + self.h * stiffness)
         return added
 

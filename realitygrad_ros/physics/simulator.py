@@ -238,7 +238,9 @@ class Simulator:
         values = {name: parameters.get(name, self._default(name)) for name in self._parameter_widths}
         push = torch.zeros(1, 1, 3, dtype=self.dtype).expand(time, worlds, 3) if push is None else push
         held = {"target": command} | ({"push": push} if "push" in held_widths(model) else {})
-        shapes = {name: [(worlds, width), (1, width)] for name, width in self._parameter_widths.items()}
+        shapes: dict[str, list[tuple[int, ...]]] = {
+            name: [(worlds, width), (1, width)] for name, width in self._parameter_widths.items()
+        }
         shapes |= {"initial position": [(worlds, model.coordinate_count)]}
         shapes |= {"initial velocity": [(worlds, model.velocity_count)], "push": [(time, worlds, 3)]}
         tensors = {"initial position": initial.position, "initial velocity": initial.velocity, **values, **held}
