@@ -1,4 +1,4 @@
-"""The same robot with other joint frames, in which more constants are zero or one, and vanish from the generated code."""
+"""The same robot with other joint frames, in which more constants are zero or one and cost nothing."""
 
 from dataclasses import replace
 

@@ -15,7 +15,7 @@ forward less the backward difference, is proportional to h. So
     max(|D(2h) - D(h)|, |S(2h) - 2 S(h)| / 2)
 
 is nearly 0 then. Where a kink lies between -h and h, the error of D is at most 1.7 times this measure, so directions
-of which it exceeds half of the tolerance are counted apart.
+of which it exceeds a quarter of the tolerance are counted apart.
 """
 
 from collections.abc import Mapping, Sequence
@@ -134,7 +134,7 @@ def check_gradients(
             block += part.unit * torch.randn(block.shape, generator=random, dtype=torch.float64)
         analytic = torch.stack([(gradients[key] * v).flatten(2).sum(-1) for key, v in along.items()]).sum(0)
         difference, contradiction = _differences(rollouts, scenario, weights, along, loss.detach())
-        straddles = contradiction > 0.5 * TOLERANCE * difference.abs().clamp(min=resolution)
+        straddles = contradiction > 0.25 * TOLERANCE * difference.abs().clamp(min=resolution)
         checks[name] = BlockCheck(analytic, difference, straddles, resolution)
         progress("gradients", len(checks) / len(scenario.blocks), {"cosine": checks[name].cosine})
     return checks

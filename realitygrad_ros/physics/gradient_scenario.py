@@ -45,6 +45,9 @@ CLEARANCE = (0.01, 0.04)
 POSITION_DEVIATION, VELOCITY_DEVIATION, COMMAND_DEVIATION = 0.2, 0.5, 0.05
 """Standard deviations of the start about home [rad or m, rad/s or m/s], and of a command's change in a step [rad]."""
 
+POSITION_UNIT, VELOCITY_UNIT = 0.1, 1.0
+"""Sizes of changes that matter alike [m or rad, m/s or rad/s]."""
+
 PUSH_DEVIATION = 2.0
 """Standard deviation of the pushes, by the mass of the robot [N/kg]."""
 
@@ -168,16 +171,16 @@ def _blocks(model: RobotModel, inputs: Inputs) -> dict[str, list[Part]]:
     blocks = {}
     if model.base is not None:
         linear, angular = slice(0, 3), slice(3, 6)
-        blocks["base position"] = [Part("position", linear, 1.0)]
-        blocks["base orientation"] = [Part("position", angular, 1.0)]
-        blocks["base linear velocity"] = [Part("velocity", linear, 1.0)]
-        blocks["base angular velocity"] = [Part("velocity", angular, 1.0)]
-    blocks["joint position"] = [Part("position", slice(base, None), 1.0)]
-    blocks["joint velocity"] = [Part("velocity", slice(base, None), 1.0)]
+        blocks["base position"] = [Part("position", linear, POSITION_UNIT)]
+        blocks["base orientation"] = [Part("position", angular, POSITION_UNIT)]
+        blocks["base linear velocity"] = [Part("velocity", linear, VELOCITY_UNIT)]
+        blocks["base angular velocity"] = [Part("velocity", angular, VELOCITY_UNIT)]
+    blocks["joint position"] = [Part("position", slice(base, None), POSITION_UNIT)]
+    blocks["joint velocity"] = [Part("velocity", slice(base, None), VELOCITY_UNIT)]
     for name, value in inputs.items():
         if name not in STATE_CHANGES:
             # A change of as much as there is of it; of 1 where there is none.
-            unit = 1.0 if name == COMMAND else float(value.square().mean().sqrt()) or 1.0
+            unit = POSITION_UNIT if name == COMMAND else float(value.square().mean().sqrt()) or 1.0
             blocks[name] = [Part(name, slice(None), unit)]
     blocks["all together"] = [part for parts in blocks.values() for part in parts]
     return blocks

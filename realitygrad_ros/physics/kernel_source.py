@@ -56,14 +56,19 @@ def stored_widths(step: Step) -> dict[str, int]:
     return kept | ({"impulse": contacts} if contacts else {})
 
 
+def _places(blocks: Mapping[str, Sequence[Scalar]]) -> list[str]:
+    """The variables of blocks that lie side by side in the last dimension of one array."""
+    return [node.operands[0] for nodes in blocks.values() for node in nodes]
+
+
 class _Source:
     """What the kernels of one step have in common."""
 
     def __init__(self, step: Step, scalar: str) -> None:
         self.step = step
         self.scalar = scalar
-        self.parameters = {name: len(nodes) for name, nodes in step.parameters.items()}
-        self.held = {name: len(nodes) for name, nodes in step.held.items()}
+        self.parameters = _places(step.parameters)
+        self.held = _places(step.held)
         self.stored = list(stored_widths(step))
         self.rigid = isinstance(step, RigidContactStep)
         self.first_lines = ["w = first + wp.tid()", *self.load_parameters()]
@@ -72,20 +77,17 @@ class _Source:
         """Those of every kernel of the step; `extra` are whole numbers of one kernel alone."""
         whole = {"first": "int", "steps": "int", "substeps": "int"} | ({"sweeps": "int"} if self.rigid else {})
         real = dict.fromkeys(["h", *self.step.settings], self.scalar)
-        arrays = _arrays([f"held_{name}" for name in self.held], 3, self.scalar)
-        arrays |= _arrays(list(self.parameters), 2, self.scalar)
+        arrays = _arrays(["held"], 3, self.scalar) | _arrays(["parameters"], 2, self.scalar)
         arrays |= _arrays(["position", "velocity", *self.stored], 3, self.scalar)
         return whole | dict(extra) | real | arrays
 
     def load_parameters(self) -> Lines:
-        return [line for name, width in self.parameters.items() for line in _loads(name, f"{name}[w, {{i}}]", width)]
+        return [f"{variable} = parameters[w, {k}]" for k, variable in enumerate(self.parameters)]
 
     def load_step(self) -> Lines:
         lines = _loads("q", "position[t, w, {i}]", len(self.step.q))
         lines += _loads("qd", "velocity[t, w, {i}]", len(self.step.qd))
-        for name, width in self.held.items():
-            lines += _loads(name, f"held_{name}[t // substeps, w, {{i}}]", width)
-        return lines
+        return lines + [f"{variable} = held[t // substeps, w, {k}]" for k, variable in enumerate(self.held)]
 
     def load_solution(self) -> Lines:
         """The acceleration and the factor that the rollout stored."""
@@ -164,8 +166,7 @@ def adjoint_source(step: Step, scalar: str) -> str:
     ]
     arguments = source.arguments({}) | _arrays(["position_bar", "velocity_bar"], 3, scalar)
     arguments |= _arrays(["q_bar", "qd_bar"], 2, scalar)
-    arguments |= _arrays([f"held_{name}_bar" for name in source.held], 3, scalar)
-    arguments |= _arrays([f"{name}_bar" for name in source.parameters], 2, scalar)
+    arguments |= _arrays(["held_bar"], 3, scalar) | _arrays(["parameters_bar"], 2, scalar)
     body = [*source.first_lines, "for j in range(steps):", *_indented(loop)]
     body += [line.format(slot="0") for line in incoming]
     return _function("adjoint", arguments, body)
@@ -220,13 +221,15 @@ def _sweep_adjoint(sweep: Sweep, width: int, scalar: str) -> Lines:
 def _give_back(source: _Source, bars: Mapping[str, Sequence[Number]], known: set[int]) -> Lines:
     """Writes the adjoints of a step's inputs; whatever is added to an array is computed into a local first."""
     outputs = _targets("q_bar[w, {i}]", bars["q"]) | _targets("qd_bar[w, {i}]", bars["qd"])
-    added = {name: f"held_{name}_bar[t // substeps, w, {{i}}]" for name in source.held}
-    added |= {name: f"{name}_bar[w, {{i}}]" for name in source.parameters}
     additions = []
-    for name, element in added.items():
-        outputs |= _targets(f"added_{name}_{{i}}", bars[name])
-        places = [element.format(i=i) for i in range(len(bars[name]))]
-        additions += [f"{place} = {place} + added_{name}_{i}" for i, place in enumerate(places)]
+    for blocks, array in (
+        (source.step.held, "held_bar[t // substeps, w, {}]"),
+        (source.step.parameters, "parameters_bar[w, {}]"),
+    ):
+        values = [value for name in blocks for value in bars[name]]
+        for k, (variable, value) in enumerate(zip(_places(blocks), values, strict=True)):
+            outputs[f"added_{variable}"] = value
+            additions.append(f"{array.format(k)} = {array.format(k)} + added_{variable}")
     return [*statements(outputs, source.scalar, known), *additions]
 
 
@@ -241,7 +244,7 @@ def tangent_source(step: Step, scalar: str) -> str:
         trace.variables("acceleration", len(step.qd)),
         trace.variables("q_dot", len(step.q)),
         trace.variables("qd_dot", len(step.qd)),
-        {name: trace.variables(f"{name}_dot", width) for name, width in source.parameters.items()},
+        {name: trace.variables(f"{name}_dot", len(nodes)) for name, nodes in step.parameters.items()},
     )
     outputs = _targets("position_dot[after, w, d, {i}]", rates.position)
     outputs |= _targets("velocity_dot[after, w, d, {i}]", rates.velocity)
@@ -255,12 +258,12 @@ def tangent_source(step: Step, scalar: str) -> str:
         *statements(outputs, scalar),
     ]
     arguments = source.arguments({"directions": "int"})
-    arguments |= _arrays([f"{name}_dot" for name in source.parameters], 2, scalar)
+    arguments |= _arrays(["parameters_dot"], 2, scalar)
     arguments |= _arrays(["position_dot", "velocity_dot"], 4, scalar)
     body = ["thread = first + wp.tid()", "w = thread // directions", "d = thread % directions"]
     body += source.load_parameters()
-    for name, width in source.parameters.items():
-        body += _loads(f"{name}_dot", f"{name}_dot[d, {{i}}]", width)
+    directions = [f"{name}_dot_{i}" for name, nodes in step.parameters.items() for i in range(len(nodes))]
+    body += [f"{direction} = parameters_dot[d, {k}]" for k, direction in enumerate(directions)]
     return _function("tangent", arguments, [*body, "for t in range(steps):", *_indented(loop)])
 
 

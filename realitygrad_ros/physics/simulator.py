@@ -124,7 +124,7 @@ class Simulator:
             RealityGradError: a world, or a gradient when it is asked for, grew beyond all numbers; it names the world.
         """
         held, values = self._checked(initial, command, parameters, push)
-        position, velocity = _Rollout.apply(self, len(held), initial.position, initial.velocity, *held, *values)
+        position, velocity = _Rollout.apply(self, initial.position, initial.velocity, held, values)
         return State(position, velocity)
 
     def contact_impulses(
@@ -171,16 +171,14 @@ class Simulator:
         held, values = self._checked(initial, command, parameters, None)
         time, worlds, _ = command.shape
         buffers = _run(self, initial, held, values, store=True)
-        directions = {
-            name: torch.zeros(len(wrt), width, dtype=self.dtype) for name, width in self._parameter_widths.items()
-        }
+        directions = torch.zeros(len(wrt), values.shape[1], dtype=self.dtype)
         for d, (name, index) in enumerate(wrt):
-            directions[name][d, index] = 1.0
+            directions[d, self._first_parameter(name) + index] = 1.0
         rates = [
             torch.zeros(time + 1, worlds, len(wrt), width, dtype=self.dtype)
             for width in (self.model.coordinate_count, self.model.velocity_count)
         ]
-        arrays = [*held, *values, *buffers.values(), *directions.values(), *rates]
+        arrays = [held, values, *buffers.values(), directions, *rates]
         self.launch("tangent", worlds * len(wrt), time, [len(wrt)], arrays)
         states = State(*(buffers[name][:: self.substeps] for name in ("position", "velocity")))
         return states, State(*(rate.transpose(2, 3) for rate in rates))
@@ -194,7 +192,7 @@ class Simulator:
         return actuator.servo_torque(kp, kd, command, 0.0, q, qd, limit)
 
     def launch(self, name: str, count: int, time: int, extra: Sequence[int], arrays: Sequence[Tensor]) -> None:
-        """Run one of this robot's kernels, `rollout`, `adjoint` or `tangent` of `kernel_source`, for `time` commands."""
+        """Run one of this robot's kernels for `time` commands: `rollout`, `adjoint` or `tangent` of `kernel_source`."""
         if name not in self._sources:
             self._sources[name] = getattr(kernel_source, f"{name}_source")(self._step(), SCALAR_TYPES[self.dtype])
         whole = [time * self.substeps, self.substeps, *([] if self._sweeps is None else [self._sweeps]), *extra]
@@ -221,8 +219,8 @@ class Simulator:
 
     def _checked(
         self, initial: State, command: Tensor, parameters: Mapping[str, Tensor], push: Tensor | None
-    ) -> tuple[list[Tensor], list[Tensor]]:
-        """Held inputs [time, world, ...] and parameters [world, ...], in the kernels' order, once everything fits."""
+    ) -> tuple[Tensor, Tensor]:
+        """Held inputs [time, world, ...] and parameters [world, ...], each in one tensor, once everything fits."""
         model = self.model
         if command.ndim != 3 or command.shape[2] != model.joint_count:
             raise ValueError(f"command must be [time, world, {model.joint_count}], not {list(command.shape)}")
@@ -246,7 +244,13 @@ class Simulator:
         tensors = {"initial position": initial.position, "initial velocity": initial.velocity, **values, **held}
         for name, tensor in tensors.items():
             _check_tensor("command" if name == "target" else name, tensor, shapes.get(name), self.dtype)
-        return list(held.values()), [values[name].expand(worlds, -1) for name in self._parameter_widths]
+        joined = torch.cat([values[name].expand(worlds, -1) for name in self._parameter_widths], dim=1)
+        return torch.cat(list(held.values()), dim=2), joined
+
+    def _first_parameter(self, name: str) -> int:
+        """Where a parameter begins among all parameters of a world."""
+        names = list(self._parameter_widths)
+        return sum(self._parameter_widths[before] for before in names[: names.index(name)])
 
     def _default(self, name: str) -> Tensor:
         value = 0.0 if self.contact is None or name == "added_base_mass" else self.contact.friction_coefficient
@@ -299,11 +303,9 @@ def _check_finite(what: str, tensor: Tensor, world_dimension: int) -> None:
         )
 
 
-def _run(
-    simulator: Simulator, initial: State, held: Sequence[Tensor], values: Sequence[Tensor], store: bool
-) -> dict[str, Tensor]:
+def _run(simulator: Simulator, initial: State, held: Tensor, values: Tensor, store: bool) -> dict[str, Tensor]:
     """Position and velocity before and after every step, and what derivatives need, which is empty unless stored."""
-    time, worlds, _ = held[0].shape
+    time, worlds, _ = held.shape
     steps = time * simulator.substeps
     buffers = {
         name: torch.empty(steps + 1, worlds, start.shape[1], dtype=simulator.dtype)
@@ -312,7 +314,7 @@ def _run(
     buffers["position"][0], buffers["velocity"][0] = initial
     for name, (length, width) in simulator.stored_shapes(steps if store else 0).items():
         buffers[name] = torch.empty(length, worlds, width, dtype=simulator.dtype)
-    simulator.launch("rollout", worlds, time, [int(store)], [*held, *values, *buffers.values()])
+    simulator.launch("rollout", worlds, time, [int(store)], [held, values, *buffers.values()])
     _check_finite("the velocity", buffers["velocity"], 1)
     _check_finite("the position", buffers["position"], 1)
     return buffers
@@ -323,25 +325,23 @@ class _Rollout(torch.autograd.Function):
 
     @staticmethod
     def forward(
-        ctx: Any, simulator: Simulator, held_count: int, position: Tensor, velocity: Tensor, *inputs: Tensor
+        ctx: Any, simulator: Simulator, position: Tensor, velocity: Tensor, held: Tensor, values: Tensor
     ) -> tuple[Tensor, Tensor]:
         store = any(ctx.needs_input_grad)
-        held, values = inputs[:held_count], inputs[held_count:]
         buffers = _run(simulator, State(position, velocity), held, values, store)
         if store:
-            ctx.simulator, ctx.held_count = simulator, held_count
-            ctx.buffers = buffers
-            ctx.save_for_backward(*inputs)
+            ctx.simulator, ctx.buffers = simulator, buffers
+            ctx.save_for_backward(held, values)
         return buffers["position"][:: simulator.substeps], buffers["velocity"][:: simulator.substeps]
 
     @staticmethod
     def backward(ctx: Any, position_bar: Tensor, velocity_bar: Tensor) -> tuple[Any, ...]:
         simulator, inputs = ctx.simulator, ctx.saved_tensors
         time, worlds, _ = inputs[0].shape
-        state_bars = [torch.zeros_like(ctx.buffers[name][0]) for name in ("position", "velocity")]
-        input_bars = [torch.zeros_like(value, memory_format=torch.contiguous_format) for value in inputs]
-        arrays = [*inputs, *ctx.buffers.values(), position_bar, velocity_bar, *state_bars, *input_bars]
+        bars = [torch.zeros_like(ctx.buffers[name][0]) for name in ("position", "velocity")]
+        bars += [torch.zeros_like(value, memory_format=torch.contiguous_format) for value in inputs]
+        arrays = [*inputs, *ctx.buffers.values(), position_bar, velocity_bar, *bars]
         simulator.launch("adjoint", worlds, time, [], arrays)
-        for bar in (*state_bars, *input_bars):
+        for bar in bars:
             _check_finite("the gradient", bar, bar.ndim - 2)
-        return None, None, *state_bars, *input_bars
+        return None, *bars
