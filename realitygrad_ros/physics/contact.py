@@ -66,7 +66,7 @@ class ContactPoint:
 
     def velocity(self, u: Sequence[Any]) -> Vector:
         """J u [m/s]."""
-        return total(*(scale(column, u[dof]) for dof, column in self.jacobian.items()))
+        return total([0.0, 0.0, 0.0], *(scale(column, u[dof]) for dof, column in self.jacobian.items()))
 
 
 def contact_points(model: RobotModel, q: Sequence[Any], spheres: Sequence[ContactSphere]) -> list[ContactPoint]:

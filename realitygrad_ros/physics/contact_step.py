@@ -90,10 +90,14 @@ class RigidContactStep(Step):
         return self.end_state([u + du for u, du in zip(self.u_free, change, strict=True)])
 
     def adjoint_behind(self, q_bar: Sequence[Number], qd_bar: Sequence[Number]) -> list[tuple[Scalar, Number]]:
-        """Adjoints of what `end` is computed from, as pairs with it; those of `p` come last."""
+        """Adjoints of what `end` is computed from, as pairs with it; those of `p` come last.
+
+        The step's inputs are among it: where a sign moves, an expression may reach behind a node that it was made of.
+        """
         factor, end = self.tree_factor, self.end()
         columns = [value for column in self.delassus.Y for value in column.values()]
-        given = [*self.q_M, *self.u_free, *factor.L.values(), *factor.inverse_D, *columns, *self.sigma]
+        inputs = [node for nodes in self.inputs().values() for node in nodes]
+        given = [*inputs, *self.q_M, *self.u_free, *factor.L.values(), *factor.inverse_D, *columns, *self.sigma]
         known = {node.index: node for node in given if isinstance(node, Scalar)}
         leaves = [*known.values(), *self.p]
         bars = gradient(list(zip([*end.position, *end.velocity], [*q_bar, *qd_bar], strict=True)), leaves)

@@ -9,9 +9,8 @@ from collections.abc import Mapping, Sequence
 from realitygrad_ros.physics.contact import Sweep
 from realitygrad_ros.physics.contact_step import RigidContactStep
 from realitygrad_ros.physics.integrator import EndState, Step
-from realitygrad_ros.physics.rigid_body import factor_pattern, frame_pose
-from realitygrad_ros.physics.trace import Number, Scalar, Trace, gradient, statements
-from realitygrad_ros.robot.model import Frame, RobotModel
+from realitygrad_ros.physics.rigid_body import factor_pattern
+from realitygrad_ros.physics.trace import Number, Scalar, gradient, statements
 
 Lines = list[str]
 """Statements, without the indentation of the block that they stand in."""
@@ -267,26 +266,20 @@ def tangent_source(step: Step, scalar: str) -> str:
     return _function("tangent", arguments, [*body, "for t in range(steps):", *_indented(loop)])
 
 
-def frame_sources(model: RobotModel, frame: Frame, scalar: str) -> tuple[str, str]:
-    """Kernels for the position of a frame's origin [sample, 3], and for its vector-Jacobian product."""
-    n, trace = model.coordinate_count, Trace()
-    q = trace.variables("q", n)
-    _, origin = frame_pose(model, frame, q)
-    bar: list[Scalar] = trace.variables("origin_bar", 3)
-    q_bar = gradient(list(zip(origin, bar, strict=True)), q)
-    start = ["w = first + wp.tid()", *_loads("q", "position[w, {i}]", n)]
+def map_sources(name: str, outputs: Sequence[Number], inputs: Sequence[Scalar], scalar: str) -> tuple[str, str]:
+    """Kernels of a function from rows of `inputs`, [sample, in] to [sample, out], and its vector-Jacobian product."""
+    trace, m = inputs[0].trace, len(outputs)
+    bar = trace.variables("out_bar", m)
+    in_bar = gradient(list(zip(outputs, bar, strict=True)), inputs)
+    start = ["w = first + wp.tid()", *(f"{node.operands[0]} = row[w, {i}]" for i, node in enumerate(inputs))]
     forward = _function(
-        "frame_origin",
-        {"first": "int"} | _arrays(["position", "origin"], 2, scalar),
-        [*start, *statements(_targets("origin[w, {i}]", origin), scalar)],
+        name,
+        {"first": "int"} | _arrays(["row", "out"], 2, scalar),
+        [*start, *statements(_targets("out[w, {i}]", outputs), scalar)],
     )
     adjoint = _function(
-        "frame_origin_adjoint",
-        {"first": "int"} | _arrays(["position", "origin_bar", "position_bar"], 2, scalar),
-        [
-            *start,
-            *_loads("origin_bar", "origin_bar[w, {i}]", 3),
-            *statements(_targets("position_bar[w, {i}]", q_bar), scalar),
-        ],
+        f"{name}_adjoint",
+        {"first": "int"} | _arrays(["row", "out_bar", "row_bar"], 2, scalar),
+        [*start, *_loads("out_bar", "out_bar[w, {i}]", m), *statements(_targets("row_bar[w, {i}]", in_bar), scalar)],
     )
     return forward, adjoint
