@@ -15,7 +15,7 @@ from realitygrad_ros.physics.compile import SCALAR_TYPES, Launcher
 from realitygrad_ros.physics.contact_step import RigidContactStep
 from realitygrad_ros.physics.integrator import Step, World, held_widths, parameter_widths
 from realitygrad_ros.robot.contact import CONTACT_MODES, STEP_SIZES, ContactConfiguration
-from realitygrad_ros.robot.model import RobotModel
+from realitygrad_ros.robot.model import BASE, Body, RobotModel
 from realitygrad_ros.robot.parameters import PARAMETER_NAMES, SimulationParameters
 
 UNLIMITED_TORQUE = 1e9
@@ -75,7 +75,7 @@ class Simulator:
         Raises:
             ValueError: `time_step`, `substeps` or `friction_velocity` is not positive, the contact has no sphere, or
                 the dtype, the contact mode or the step-size rule is another one.
-            RealityGradError: a sphere's link is not the robot's.
+            RealityGradError: a sphere's link is not the robot's, or a fixed base.
         """
         if time_step <= 0.0 or substeps < 1 or friction_velocity <= 0.0:
             raise ValueError("time_step, substeps and friction_velocity must be positive")
@@ -120,7 +120,8 @@ class Simulator:
             States [time + 1, world, ...], the initial one first.
 
         Raises:
-            ValueError: a shape or a dtype does not fit, a parameter is missing or unknown, or a number is not finite.
+            ValueError: a shape or a dtype does not fit, a parameter is missing or unknown, a number is not finite, an
+                orientation has no length, or a base no mass.
             RealityGradError: a world, or a gradient when it is asked for, grew beyond all numbers; it names the world.
         """
         held, values = self._checked(initial, command, parameters, push)
@@ -244,6 +245,8 @@ class Simulator:
         tensors = {"initial position": initial.position, "initial velocity": initial.velocity, **values, **held}
         for name, tensor in tensors.items():
             _check_tensor("command" if name == "target" else name, tensor, shapes.get(name), self.dtype)
+        if model.base is not None:
+            _check_base(model.base, initial.position[:, 3:7], values["added_base_mass"])
         joined = torch.cat([values[name].expand(worlds, -1) for name in self._parameter_widths], dim=1)
         return torch.cat(list(held.values()), dim=2), joined
 
@@ -267,7 +270,19 @@ def _check_contact(model: RobotModel, contact: ContactConfiguration | None, mode
     if contact.step_size not in STEP_SIZES:
         raise ValueError(f"step_size must be one of {STEP_SIZES}, not '{contact.step_size}'")
     for sphere in contact.spheres:
-        model.frame(sphere.link)
+        if model.frame(sphere.link).joint == BASE and model.base is None:
+            raise RealityGradError(
+                f"the contact sphere of link '{sphere.link}' stands still, for the base of robot '{model.name}' is "
+                "fixed; leave it out, or let the base float"
+            )
+
+
+def _check_base(base: Body, orientation: Tensor, added_mass: Tensor) -> None:
+    """Refuse what no floating base has."""
+    if not orientation.any(dim=1).all():
+        raise ValueError("initial position has an orientation of length zero; it must be a unit quaternion")
+    if (added_mass <= -base.mass).any():
+        raise ValueError(f"added_base_mass must be more than -{base.mass:g} kg, the mass of the base")
 
 
 def _setting(contact: ContactConfiguration | None, name: str) -> float:
