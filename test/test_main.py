@@ -40,7 +40,7 @@ finally:
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
     assert done.stdout.splitlines()[-1] == "[]"
     for name in command_line.COMMANDS:
-        assert re.search(rf"^ +{name} +\S", done.stdout, re.MULTILINE), name
+        assert re.search(rf"^ +{name}\s+\S", done.stdout, re.MULTILINE), name
 
 
 @pytest.mark.parametrize("command", command_line.COMMANDS)
