@@ -1,0 +1,205 @@
+"""Many worlds of one walking task side by side, with episodes that end and begin anew."""
+
+from typing import NamedTuple
+
+import torch
+from jaxtyping import Bool, Float
+from torch import Tensor
+
+from realitygrad_ros.control.tasks.legged import OBSERVATIONS, REWARDS, LeggedRobot, Motion, Situation
+from realitygrad_ros.control.tasks.walking import WalkingTask
+from realitygrad_ros.errors import RealityGradError
+from realitygrad_ros.physics.kinematics import ContactHeights
+from realitygrad_ros.physics.simulator import Simulator, State, parameter_tensors
+from realitygrad_ros.robot.configuration import RobotConfiguration
+from realitygrad_ros.robot.model import RobotModel
+from realitygrad_ros.robot.parameters import SimulationParameters
+
+ACTION_SCALE = 0.5
+"""Change of a joint's position target by an action of one [rad]; second-hand, as the numbers of `tasks.legged`."""
+
+START = {"lift": 0.05, "tilt": 0.06, "joint": 0.1, "velocity": 0.25}
+"""Largest deviation from standing at rest when an episode begins: height [m], roll and pitch [rad], joints [rad], and
+every velocity [m/s, rad/s]; ours."""
+
+
+class Share(NamedTuple):
+    """Which of all worlds are here, when several processes share them."""
+
+    first: int
+    count: int
+    total: int
+
+
+class Step(NamedTuple):
+    """What one action led to."""
+
+    motion: Motion
+    following: Situation
+    """Before anything begins anew."""
+    fallen: Bool[Tensor, "world"]
+    late: Bool[Tensor, "world"]
+    """The episode has had its time."""
+
+
+def legged_robot(
+    model: RobotModel,
+    configuration: RobotConfiguration,
+    parameters: SimulationParameters,
+    contact_mode: str,
+    threads: int | None = None,
+) -> LeggedRobot:
+    """A robot on legs in the simulator, float32.
+
+    Raises:
+        RealityGradError: its base does not float, or it has no contact.
+    """
+    contact = configuration.contact
+    if not configuration.floating or contact is None or configuration.home_height is None:
+        raise RealityGradError(
+            f"robot '{configuration.name}' cannot walk: give its configuration 'base: floating' and a 'contact' section"
+        )
+    period = 1.0 / configuration.policy_rate
+    simulator = Simulator(
+        model,
+        time_step=contact.time_step,
+        substeps=round(period / contact.time_step),
+        gravity=configuration.gravity.tolist(),
+        friction_velocity=configuration.friction_velocity,
+        threads=threads,
+        contact=contact,
+        contact_mode=contact_mode,
+    )
+    return LeggedRobot(
+        simulator=simulator,
+        heights=ContactHeights(model, contact.spheres),
+        home=torch.tensor(configuration.home, dtype=torch.float32),
+        home_height=configuration.home_height,
+        action_scale=ACTION_SCALE,
+        period=period,
+        gains={name: tensor[0] for name, tensor in parameter_tensors(parameters).items() if name in ("kp", "kd")},
+    )
+
+
+class Worlds:
+    """Worlds of one task, their present situations, and their own random numbers.
+
+    Each process that shares the worlds draws the random numbers of all of them, so that a world's fate does not depend
+    on how they are shared.
+
+    Attributes:
+        situation: of every world; the derivatives of what came before are cut.
+    """
+
+    def __init__(
+        self, robot: LeggedRobot, parameters: SimulationParameters, task: WalkingTask, share: Share, seed: int
+    ) -> None:
+        """Begin an episode in every world, each at another of its moments so that they do not end together.
+
+        Args:
+            robot: in the simulator.
+            parameters: of its joints.
+            task: what to do.
+            share: which worlds are here.
+            seed: of every random number.
+        """
+        self.robot, self.task, self.share = robot, task, share
+        self.random = torch.Generator().manual_seed(seed)
+        joint_values = {name: value.expand(share.count, -1) for name, value in parameter_tensors(parameters).items()}
+        self._joint_values = joint_values
+        self.situation, self.conditions = self._begun()
+        age = self._uniform(0.0, task.duration)[:, 0]
+        self.situation = self.situation._replace(time=(age / robot.period).floor() * robot.period)
+        self._until_kick = self._uniform(*task.randomisation.kick_interval)[:, 0]
+
+    def observe(self, situation: Situation, noisy: bool = True) -> Float[Tensor, "world observation"]:
+        """What a policy sees, with the errors of the task's sensors where `noisy`."""
+        terms = []
+        for name in self.task.observations:
+            term = OBSERVATIONS[name](self.robot, situation)
+            largest = self.task.randomisation.observation_noise.get(name, 0.0)
+            terms.append(term + self._uniform(-largest, largest, term.shape[-1]) if noisy and largest else term)
+        return torch.cat(terms, -1)
+
+    def normal(self, width: int) -> Float[Tensor, "world width"]:
+        """Standard normal numbers of these worlds."""
+        return self._own(torch.randn(self.share.total, width, generator=self.random))
+
+    def advance(self, situation: Situation, action: Float[Tensor, "world joint"]) -> Step:
+        """One control step; differentiable by situation and action."""
+        target = self.robot.home + self.robot.action_scale * action
+        states = self.robot.simulator.rollout(situation.state, target[None], self._joint_values | self.conditions)
+        after = State(states.position[-1], states.velocity[-1])
+        following = Situation(after, action, situation.command, situation.time + self.robot.period)
+        with torch.no_grad():
+            fallen = after.position[:, 2] < self.task.least_base_height
+            late = following.time > self.task.duration - 0.5 * self.robot.period
+        return Step(Motion(situation, action, after), following, fallen, late & ~fallen)
+
+    def go_on(self, step: Step) -> Situation:
+        """What follows a step: kicked or told another velocity when its time has come, begun anew where it ended."""
+        situation = self._disturbed(step.following)
+        done = step.fallen | step.late
+        if done.any():
+            begun, conditions = self._begun()
+            situation = Situation(*(_chosen(done, new, old) for new, old in zip(begun, situation, strict=True)))
+            self.conditions = {
+                name: torch.where(done[:, None], conditions[name], old) for name, old in self.conditions.items()
+            }
+        return situation
+
+    def frozen(self, step: Step, moving: Bool[Tensor, "world"]) -> Situation:
+        """What follows a step, but worlds that shall not move on stay where the step began."""
+        before, time = step.motion.before, step.following.time
+        held = Situation(*(_chosen(moving, new, old) for new, old in zip(step.following, before, strict=True)))
+        return held._replace(time=time)
+
+    def rewards(self, motion: Motion) -> dict[str, Float[Tensor, "*batch"]]:
+        """The weighted terms of the reward by name; motions may have a time dimension before that of the worlds."""
+        return {name: weight * REWARDS[name](self.robot, motion) for name, weight in self.task.rewards.items()}
+
+    def _disturbed(self, situation: Situation) -> Situation:
+        randomisation = self.task.randomisation
+        if randomisation.kick == 0.0:
+            return situation
+        self._until_kick = self._until_kick - self.robot.period
+        now = (self._until_kick <= 0.0)[:, None]
+        if not now.any():
+            return situation
+        self._until_kick = torch.where(now[:, 0], self._uniform(*randomisation.kick_interval)[:, 0], self._until_kick)
+        kick = torch.zeros_like(situation.state.velocity)
+        kick[:, 0:2] = self._uniform(-randomisation.kick, randomisation.kick, 2)
+        state = situation.state._replace(velocity=situation.state.velocity + torch.where(now, kick, 0.0))
+        return situation._replace(state=state, command=torch.where(now, self._command(), situation.command))
+
+    def _begun(self) -> tuple[Situation, dict[str, Tensor]]:
+        """New episodes in all worlds, and their conditions."""
+        robot, randomisation, w = self.robot, self.task.randomisation, self.share.count
+        n = len(robot.home)
+        lift, tilt = self._uniform(0.0, START["lift"]), self._uniform(-0.5 * START["tilt"], 0.5 * START["tilt"], 2)
+        orientation = torch.cat([tilt, torch.zeros(w, 1), (1.0 - tilt.square().sum(1, keepdim=True)).sqrt()], 1)
+        joint_position = robot.home + self._uniform(-START["joint"], START["joint"], n)
+        position = torch.cat([torch.zeros(w, 2), robot.home_height + lift, orientation, joint_position], 1)
+        velocity = self._uniform(-START["velocity"], START["velocity"], 6 + n)
+        conditions = {"added_base_mass": self._uniform(*randomisation.added_base_mass)}
+        if randomisation.friction_coefficient is not None:
+            feet = robot.heights.output_count
+            conditions["friction_coefficient"] = self._uniform(*randomisation.friction_coefficient).expand(w, feet)
+        return Situation(State(position, velocity), torch.zeros(w, n), self._command(), torch.zeros(w)), conditions
+
+    def _command(self) -> Tensor:
+        lower, upper = torch.tensor(self.task.command_lower), torch.tensor(self.task.command_upper)
+        return lower + (upper - lower) * self._uniform(0.0, 1.0, 3)
+
+    def _uniform(self, lower: float, upper: float, width: int = 1) -> Float[Tensor, "world width"]:
+        drawn = torch.rand(self.share.total, width, generator=self.random)
+        return self._own(lower + (upper - lower) * drawn)
+
+    def _own(self, values: Tensor) -> Tensor:
+        return values[self.share.first : self.share.first + self.share.count]
+
+
+def _chosen(where: Tensor, new: Tensor | State, old: Tensor | State) -> Tensor | State:
+    if isinstance(old, State):
+        return State(*(_chosen(where, n, o) for n, o in zip(new, old, strict=True)))
+    return torch.where(where if old.ndim == 1 else where[:, None], new, old)
