@@ -11,7 +11,7 @@ from xml.etree import ElementTree
 from realitygrad_ros.errors import Cancelled, RealityGradError
 from realitygrad_ros.resources import share_directory
 
-COMMANDS = ("demo", "up", "check", "sysid", "gradcheck", "bench", "report")
+COMMANDS = ("demo", "up", "check", "sysid", "train", "gradcheck", "bench", "report")
 """Each is a module of `realitygrad_ros.commands`; its docstring is its help."""
 
 BAD_INPUT, INTERRUPTED, UNREAD = 2, 130, 141

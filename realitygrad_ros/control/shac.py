@@ -12,7 +12,7 @@ during a window.
 
 import copy
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -91,8 +91,8 @@ class Shac:
         """One iteration: a window, a step of the actor, the critic's epochs.
 
         Returns:
-            Figures: mean reward a step, each of its terms, norm of the actor's gradient, loss of the critic, mean speed
-            forward [m/s], falls, physics steps a second.
+            Figures: mean `reward` a step and each of its terms, `gradient_norm` of the actor, `critic_loss`, mean
+            `speed_mps` forward, `falls`, `samples` of all processes, `seconds`, physics `steps_per_second`.
 
         Raises:
             RealityGradError: a gradient was longer than `refused_gradient` or no number; the policy is as it was.
@@ -109,16 +109,40 @@ class Shac:
         loss = self._learn_values(window, reward.detach(), value.detach())
         self.policy.normalizer.update(gathered(window.observation.flatten(0, 1)))
         self.iteration += 1
-        steps = window.done.numel() * self.worlds.robot.simulator.substeps
+        samples, seconds = window.done.shape[0] * self.worlds.share.total, time.perf_counter() - start
         figures = {
             "reward": float(reward.detach().mean()),
             "gradient_norm": norm,
             "critic_loss": loss,
             "speed_mps": float(window.motion.after.velocity[..., 0].detach().mean()),
             "falls": float(window.fallen.sum()),
-            "steps_per_second": steps / (time.perf_counter() - start),
+            "samples": float(samples),
+            "seconds": seconds,
+            "steps_per_second": samples * self.worlds.robot.simulator.substeps / seconds,
         }
         return figures | {f"reward_{name}": float(term.detach().mean()) for name, term in terms.items()}
+
+    def state(self) -> dict[str, Tensor]:
+        """Everything that the next iteration depends on, by name."""
+        modules = {"policy": self.policy, "critic": self.critic, "target_critic": self.target_critic}
+        state = {
+            f"{name}.{key}": value for name, module in modules.items() for key, value in module.state_dict().items()
+        }
+        for name, optimizer in (("actor_optimizer", self.actor_optimizer), ("critic_optimizer", self.critic_optimizer)):
+            state |= optimizer_state(name, optimizer)
+        state |= {f"worlds.{name}": value for name, value in self.worlds.state().items()}
+        return state | {"random": self.random.get_state(), "iteration": torch.tensor(self.iteration)}
+
+    def load(self, state: Mapping[str, Tensor]) -> None:
+        """Become what `state` described."""
+        modules = {"policy": self.policy, "critic": self.critic, "target_critic": self.target_critic}
+        for name, module in modules.items():
+            module.load_state_dict(part(state, name))
+        load_optimizer("actor_optimizer", self.actor_optimizer, state)
+        load_optimizer("critic_optimizer", self.critic_optimizer, state)
+        self.worlds.load(part(state, "worlds"))
+        self.random.set_state(state["random"])
+        self.iteration = int(state["iteration"])
 
     def _set_rates(self) -> None:
         s = self.settings
@@ -236,6 +260,26 @@ def stacked(motions: Sequence[Motion]) -> Motion:
 def _cut(situation: Situation) -> Situation:
     state = State(*(value.detach() for value in situation.state))
     return Situation(state, *(value.detach() for value in situation[1:]))
+
+
+def part(state: Mapping[str, Tensor], name: str) -> dict[str, Tensor]:
+    """What stands below a name, without it."""
+    return {key.removeprefix(f"{name}."): value for key, value in state.items() if key.startswith(f"{name}.")}
+
+
+def optimizer_state(name: str, optimizer: torch.optim.Optimizer) -> dict[str, Tensor]:
+    """The moments and the count of steps that Adam keeps for each parameter."""
+    kept = optimizer.state_dict()["state"]
+    return {f"{name}.{index}.{key}": value for index, values in kept.items() for key, value in values.items()}
+
+
+def load_optimizer(name: str, optimizer: torch.optim.Optimizer, state: Mapping[str, Tensor]) -> None:
+    """Give an optimiser back what `optimizer_state` told."""
+    kept: dict[int, dict[str, Tensor]] = {}
+    for key, value in part(state, name).items():
+        index, moment = key.split(".")
+        kept.setdefault(int(index), {})[moment] = value
+    optimizer.load_state_dict({"state": kept, "param_groups": optimizer.state_dict()["param_groups"]})
 
 
 def processes() -> int:

@@ -1,5 +1,6 @@
 """Many worlds of one walking task side by side, with episodes that end and begin anew."""
 
+from collections.abc import Mapping
 from typing import NamedTuple
 
 import torch
@@ -157,6 +158,22 @@ class Worlds:
     def rewards(self, motion: Motion) -> dict[str, Float[Tensor, "*batch"]]:
         """The weighted terms of the reward by name; motions may have a time dimension before that of the worlds."""
         return {name: weight * REWARDS[name](self.robot, motion) for name, weight in self.task.rewards.items()}
+
+    def state(self) -> dict[str, Tensor]:
+        """Everything that the next steps of these worlds depend on, by name."""
+        s = self.situation
+        situation = {"position": s.state.position, "velocity": s.state.velocity, "previous_action": s.previous_action}
+        situation |= {"command": s.command, "time": s.time, "until_kick": self._until_kick}
+        conditions = {f"conditions.{name}": value for name, value in self.conditions.items()}
+        return situation | conditions | {"random": self.random.get_state()}
+
+    def load(self, state: Mapping[str, Tensor]) -> None:
+        """Become what `state` described."""
+        s = state
+        self.situation = Situation(State(s["position"], s["velocity"]), s["previous_action"], s["command"], s["time"])
+        self._until_kick = s["until_kick"]
+        self.conditions = {name: s[f"conditions.{name}"] for name in self.conditions}
+        self.random.set_state(s["random"])
 
     def _disturbed(self, situation: Situation) -> Situation:
         randomisation = self.task.randomisation
