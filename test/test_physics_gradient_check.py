@@ -5,7 +5,7 @@ import json
 import numpy as np
 import pytest
 import torch
-from legged_robots import FLOAT, LeggedRobot, anymal, sled, solo12
+from legged_robots import FLOAT, LeggedRobot, anymal, block, solo12
 
 from realitygrad_ros.errors import RealityGradError
 from realitygrad_ros.main import main
@@ -124,13 +124,13 @@ def test_gradients_of_quadrupeds_that_fall_hold(robot):
 
 @pytest.mark.parametrize("mode", GRADIENT_MODES)
 def test_wherever_there_is_a_derivative_every_mode_finds_it(mode):
-    result = check(sled(), mode)
+    result = check(block(), mode)
     assert result["worst"]["error"] < 1e-4
     assert result["least_cosine"]["cosine"] > 0.999
 
 
 def test_a_scenario_starts_above_the_ground_and_does_not_stay_there():
-    robot = sled()
+    robot = block()
     nominal = SimulationParameters((), *[np.zeros(0)] * len(PARAMETER_NAMES))
     scenario = make_scenario(robot.model, robot.home, nominal, robot.contact, worlds=16, steps=50, seed=4)
     simulator = contact_simulator(robot.model, "hard", contact=robot.contact, time_step=0.005, dtype=FLOAT)

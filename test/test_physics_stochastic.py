@@ -3,13 +3,13 @@
 import numpy as np
 import pytest
 import torch
-from legged_robots import FLOAT, held, parameters, simulator, sled, standing, thrown
+from legged_robots import FLOAT, block, held, parameters, simulator, standing, thrown
 
 from realitygrad_ros.physics.simulator import State
 from realitygrad_ros.physics.state_space import changed, mean_state
 from realitygrad_ros.physics.stochastic import StochasticSimulator
 
-ROBOT = sled()
+ROBOT = block()
 WORLDS, TIME = 3, 40
 
 
