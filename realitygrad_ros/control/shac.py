@@ -99,21 +99,20 @@ class Shac:
         """
         start = time.perf_counter()
         self._set_rates()
-        window = self._roll_out()
-        terms = self.worlds.rewards(window.motion)
-        reward = torch.stack(list(terms.values())).sum(0)
-        value = self._value(window)
+        window = self.roll_out()
+        loss, terms, value = self.loss_of(window)
         self.actor_optimizer.zero_grad()
-        actor_loss(reward, value, window.done, self.settings.discount).backward()
+        loss.backward()
         norm = self._step(self.actor_optimizer)
-        loss = self._learn_values(window, reward.detach(), value.detach())
+        reward = torch.stack(list(terms.values())).sum(0)
+        critic_loss = self._learn_values(window, reward.detach(), value.detach())
         self.policy.normalizer.update(gathered(window.observation.flatten(0, 1)))
         self.iteration += 1
         samples, seconds = window.done.shape[0] * self.worlds.share.total, time.perf_counter() - start
         figures = {
             "reward": float(reward.detach().mean()),
             "gradient_norm": norm,
-            "critic_loss": loss,
+            "critic_loss": critic_loss,
             "speed_mps": float(window.motion.after.velocity[..., 0].detach().mean()),
             "falls": float(window.fallen.sum()),
             "samples": float(samples),
@@ -151,7 +150,14 @@ class Shac:
             for group in optimizer.param_groups:
                 group["lr"] = s.last_rate + (rate - s.last_rate) * left
 
-    def _roll_out(self) -> Window:
+    def loss_of(self, window: Window) -> tuple[Tensor, dict[str, Tensor], Tensor]:
+        """The actor's loss, the terms of the reward [time, world] by name, and V' after each step [time, world]."""
+        terms = self.worlds.rewards(window.motion)
+        value = self._value(window)
+        reward = torch.stack(list(terms.values())).sum(0)
+        return actor_loss(reward, value, window.done, self.settings.discount), terms, value
+
+    def roll_out(self) -> Window:
         """h steps of all worlds; the worlds then stand where these end, without their derivatives."""
         worlds, situation = self.worlds, self.worlds.situation
         observations, followings, steps = [], [], []
