@@ -4,6 +4,7 @@ import numpy as np
 from bag_writing import COMMANDS, command, joint_state, target, write_bag
 
 from realitygrad_ros.control.bundle import PolicyBundle
+from realitygrad_ros.control.observations import REACH_TERMS
 from realitygrad_ros.errors import Cancelled
 from realitygrad_ros.robot.load import load_robot
 from realitygrad_ros.twin.configuration import load_twin_configuration
@@ -73,6 +74,7 @@ class LocalCrew:
                 stamp = 1_700_000_000 * 10**9 + round(time * 1e9)
                 yield "/joint_states", time, joint_state(names, self.twin.position, self.twin.velocity, stamp)
             if step % steps_per_command == 0:
-                given = bundle.act(self.twin.position, self.twin.velocity, plan.targets[motion], given)
+                told = (self.twin.position, self.twin.velocity, plan.targets[motion])
+                given = bundle.act(dict(zip(REACH_TERMS, told, strict=True)), given)
                 yield COMMANDS, time, command(given)
             self.twin.step(np.asarray(given))

@@ -9,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from realitygrad_ros.control.bundle import SCHEMA, PolicyBundle
+from realitygrad_ros.control.observations import OBSERVATION_TERMS, REACH_TERMS, components
 from realitygrad_ros.errors import RealityGradError
 
 JOINTS = ("hip", "knee")
@@ -22,7 +23,7 @@ def make_bundle(seed: int = 0, hidden: tuple[int, ...] = (5, 4), **changes) -> P
         "joint_names": JOINTS,
         "layers": tuple((random.normal(size=(m, n)), random.normal(size=m)) for n, m in pairwise(sizes)),
         "activation": "tanh",
-        "observation_terms": ("joint_position", "joint_velocity", "target_position"),
+        "observation_terms": REACH_TERMS,
         "observation_mean": random.normal(size=sizes[0]),
         "observation_scale": random.uniform(0.1, 2.0, size=sizes[0]),
         "action_offset": [0.3, -0.2],
@@ -40,6 +41,10 @@ def make_bundle(seed: int = 0, hidden: tuple[int, ...] = (5, 4), **changes) -> P
     return PolicyBundle(**(entries | changes))
 
 
+def reach_terms(position, velocity, target) -> dict[str, np.ndarray]:
+    return dict(zip(REACH_TERMS, (position, velocity, target), strict=True))
+
+
 BUNDLE = make_bundle()
 CONTENT = BUNDLE.to_bytes()
 
@@ -51,10 +56,9 @@ def test_reading_gives_back_what_was_written(seed, activation, epoch):
     again = PolicyBundle.from_bytes(bundle.to_bytes(), "memory")
     assert again.to_bytes() == bundle.to_bytes()
     assert again.digest == bundle.digest
-    position, velocity, target = np.array([0.1, 0.2]), np.array([-1.0, 1.0]), np.array([0.3, 0.0, 0.5])
-    np.testing.assert_array_equal(
-        again.act(position, velocity, target, position), bundle.act(position, velocity, target, position)
-    )
+    position = np.array([0.1, 0.2])
+    terms = reach_terms(position, np.array([-1.0, 1.0]), np.array([0.3, 0.0, 0.5]))
+    np.testing.assert_array_equal(again.act(terms, position), bundle.act(terms, position))
 
 
 @given(index=st.integers(0, len(CONTENT) - 1), change=st.integers(1, 255))
@@ -120,6 +124,7 @@ def test_another_spelling_is_refused():
         ({"robot": ""}, "'robot' is empty"),
         ({"activation": "relu"}, "activation 'relu' is unknown; known are tanh, elu"),
         ({"observation_terms": ("joint_position", "gravity")}, "observation terms"),
+        ({"action_scale": [0.0, 1.0]}, "'action_scale' of joint 'hip' is 0.0; it must not be zero"),
         ({"observation_scale": np.zeros(7)}, "'observation_scale' must be positive"),
         ({"observation_mean": np.zeros(6)}, "'observation_mean' must be 7 finite numbers"),
         ({"layers": ()}, "no layer"),
@@ -160,7 +165,7 @@ joint_vectors = st.lists(st.floats(-10, 10), min_size=2, max_size=2).map(np.arra
 
 @given(position=joint_vectors, velocity=joint_vectors, previous=joint_vectors)
 def test_the_command_keeps_the_rate_and_leads_into_the_limits(position, velocity, previous):
-    command = BUNDLE.act(position, velocity, np.zeros(3), previous)
+    command = BUNDLE.act(reach_terms(position, velocity, np.zeros(3)), previous)
     step = 2.0 / 200.0
     assert abs(command[0] - previous[0]) <= step * (1 + 1e-9)
     nearest = np.clip(previous[0], -1.0, 1.0)
@@ -179,12 +184,15 @@ def test_the_law_of_the_command(activation):
         h = np.array([np.tanh(x) if activation == "tanh" else (x if x > 0 else np.exp(x) - 1) for x in h])
     y = bundle.layers[-1][0].astype(float) @ h + bundle.layers[-1][1]
     expected = np.array([0.3, -0.2]) + np.array([0.5, 0.4]) * y
-    np.testing.assert_allclose(bundle.act(position, velocity, target, position), expected, rtol=1e-5, atol=1e-6)
+    np.testing.assert_allclose(
+        bundle.act(reach_terms(position, velocity, target), position), expected, rtol=1e-5, atol=1e-6
+    )
 
 
 def test_the_position_limit_holds():
     bundle = make_bundle(action_offset=[50.0, 50.0], velocity_limit=[np.inf, np.inf], upper=[1.0, 2.0])
-    np.testing.assert_array_equal(bundle.act(np.zeros(2), np.zeros(2), np.zeros(3), np.zeros(2)), [1.0, 2.0])
+    terms = reach_terms(np.zeros(2), np.zeros(2), np.zeros(3))
+    np.testing.assert_array_equal(bundle.act(terms, np.zeros(2)), [1.0, 2.0])
 
 
 @pytest.mark.filterwarnings("ignore:invalid value")
@@ -192,6 +200,42 @@ def test_the_position_limit_holds():
 def test_a_command_that_is_not_finite_is_never_returned(wrong):
     previous = np.array([0.0, wrong])
     with pytest.raises(RealityGradError, match="command for 'knee' that is not finite"):
-        BUNDLE.act(np.zeros(2), np.zeros(2), np.zeros(3), previous)
+        BUNDLE.act(reach_terms(np.zeros(2), np.zeros(2), np.zeros(3)), previous)
     with pytest.raises(RealityGradError, match="not finite"):
-        BUNDLE.act(np.array([wrong, 0.0]), np.zeros(2), np.full(3, np.nan), np.zeros(2))
+        BUNDLE.act(reach_terms(np.array([wrong, 0.0]), np.zeros(2), np.full(3, np.nan)), np.zeros(2))
+
+
+def test_a_term_that_nobody_tells_is_named():
+    with pytest.raises(RealityGradError, match="observes joint_velocity, target_position, which nobody tells it"):
+        BUNDLE.act({"joint_position": np.zeros(2)}, np.zeros(2))
+
+
+def test_every_term_can_be_observed_in_any_order():
+    terms = OBSERVATION_TERMS[::-1]
+    size = sum(len(components(term, JOINTS)) for term in terms)
+    random = np.random.default_rng(0)
+    bundle = make_bundle(
+        observation_terms=terms,
+        observation_mean=np.arange(size),
+        observation_scale=np.ones(size),
+        layers=((random.normal(size=(2, size)), np.zeros(2)),),
+    )
+    again = PolicyBundle.from_bytes(bundle.to_bytes(), "memory")
+    np.testing.assert_array_equal(again.observation_mean, np.arange(size))
+    values = {term: random.normal(size=len(components(term, JOINTS))) for term in terms}
+    previous = np.array([0.4, -0.1])
+    # What was commanded before is known already: (0.4 - 0.3) / 0.5 and (-0.1 + 0.2) / 0.4.
+    expected = np.concatenate([*(values[term] for term in terms if term != "previous_action")])
+    place = sum(len(components(term, JOINTS)) for term in terms[: terms.index("previous_action")])
+    expected = np.insert(expected, place, [0.2, 0.25])
+    np.testing.assert_allclose(again.observe(values, previous) + np.arange(size), expected, atol=1e-12)
+
+
+def test_the_range_of_a_term_drawn_uniformly_follows_from_its_normaliser():
+    drawn = np.random.default_rng(0).uniform([-1.0, 0.0, 2.0], [1.0, 4.0, 2.0], size=(100000, 3))
+    mean, scale = np.zeros(7), np.ones(7)
+    mean[4:], scale[4:] = drawn.mean(0), np.sqrt(drawn.var(0) + 1e-9)
+    bundle = make_bundle(observation_mean=mean, observation_scale=scale)
+    lower, upper = bundle.uniform_range("target_position")
+    np.testing.assert_allclose(lower, [-1.0, 0.0, 2.0], atol=0.02)
+    np.testing.assert_allclose(upper, [1.0, 4.0, 2.0], atol=0.02)

@@ -7,6 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from realitygrad_ros.control.bundle import PolicyBundle
+from realitygrad_ros.control.observations import REACH_TERMS
 from realitygrad_ros.control.policy import ReachPolicy
 from realitygrad_ros.robot.load import load_robot
 
@@ -47,7 +48,8 @@ def test_the_bundle_commands_what_the_network_commands(seed: int, size: float):
     target = size * random.standard_normal(3)
     with torch.no_grad():
         expected = policy.act(*(torch.tensor(values, dtype=torch.float32) for values in (q, qd, target, previous)))
-    np.testing.assert_allclose(bundle.act(q, qd, target, previous), expected.numpy(), rtol=1e-4, atol=1e-4)
+    terms = dict(zip(REACH_TERMS, (q, qd, target), strict=True))
+    np.testing.assert_allclose(bundle.act(terms, previous), expected.numpy(), rtol=1e-4, atol=1e-4)
 
 
 def test_the_bundle_names_robot_joints_gains_limits_and_origin():

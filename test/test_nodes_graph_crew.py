@@ -51,7 +51,7 @@ def crew(graph, probe):
 
 
 def _has_joint_states(status):
-    return {entry.key: entry.value for entry in status.values}["joint states age [ms]"] != "inf"
+    return {entry.key: entry.value for entry in status.values}["joint_states age [ms]"] != "inf"
 
 
 def test_a_rollout_leaves_the_whole_recording_and_a_cancelled_one_a_robot_at_rest(crew, directory, probe):

@@ -21,7 +21,7 @@ STEP = BUNDLE.velocity_limit / BUNDLE.policy_rate
 
 
 def ready_loop(pose=UR5.home) -> CommandLoop:
-    loop = CommandLoop("ur5", UR5.joint_names)
+    loop = CommandLoop(UR5)
     loop.accept(BUNDLE)
     loop.set_state(0.0, np.asarray(pose), np.zeros(6))
     loop.set_target(np.array([0.5, 0.0, 0.4]))
@@ -58,9 +58,9 @@ def test_old_joint_states_disengage_for_good():
     ("spoil", "message"),
     [
         (lambda loop: setattr(loop, "bundle", None), "no policy"),
-        (lambda loop: setattr(loop, "_state", None), "no joint states"),
+        (lambda loop: loop._news.update(joint_states=None), "no joint states"),
         (lambda loop: loop.set_state(-1.0, UR5.home, np.zeros(6)), "joint states are 1000 ms old"),
-        (lambda loop: setattr(loop, "_target", None), "no target"),
+        (lambda loop: loop._news.update(target=None), "no target"),
     ],
 )
 def test_engaging_needs_everything(spoil, message):

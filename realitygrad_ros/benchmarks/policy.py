@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from realitygrad_ros.control.bundle import OBSERVATION_TERMS, PolicyBundle
+from realitygrad_ros.control.bundle import PolicyBundle
+from realitygrad_ros.control.observations import REACH_TERMS
 from realitygrad_ros.errors import RealityGradError
 from realitygrad_ros.progress import Progress, silent
 from realitygrad_ros.robot.configuration import RobotConfiguration, load_configuration
@@ -31,7 +32,7 @@ def synthetic_bundle(configuration: RobotConfiguration, seed: int = 0, epoch: in
             for inputs, outputs in pairwise(sizes)
         ),
         activation="tanh",
-        observation_terms=OBSERVATION_TERMS,
+        observation_terms=REACH_TERMS,
         observation_mean=np.concatenate([configuration.home, np.zeros(count + 3)]),
         observation_scale=np.ones(sizes[0]),
         action_offset=configuration.home,

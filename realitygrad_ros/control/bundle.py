@@ -18,18 +18,14 @@ from jaxtyping import Float
 from safetensors import SafetensorError
 from safetensors.numpy import load as load_tensors
 
+from realitygrad_ros.control.observations import OBSERVATION_TERMS, components
 from realitygrad_ros.errors import RealityGradError
 from realitygrad_ros.files import write_whole
 
-SCHEMA = 1
+SCHEMA = 2
 """Version of the text; a reader takes no other."""
 
 ACTIVATIONS = ("tanh", "elu")
-
-OBSERVATION_TERMS = ("joint_position", "joint_velocity", "target_position")
-"""What a policy may observe: q [rad], qd [rad/s], the end effector's target in the base frame [m]."""
-
-TARGET_COMPONENTS = ("x", "y", "z")
 
 _JOINT_ENTRIES = ("action_offset", "action_scale", "kp", "kd", "lower", "upper", "velocity_limit", "effort_limit")
 _UNLIMITED = {"lower": -np.inf, "upper": np.inf, "velocity_limit": np.inf, "effort_limit": np.inf}
@@ -42,6 +38,7 @@ class PolicyBundle:
 
     The law of `act`, which every other implementation must follow:
 
+        previous_action = (previous_command - action_offset) / action_scale
         o = (the terms of `observation_terms`, one after the other)
         h_0 = (o - observation_mean) / observation_scale
         h_l = activation(W_l h_{l-1} + b_l)      for every layer but the last
@@ -164,32 +161,37 @@ class PolicyBundle:
         return bundle
 
     def observe(
-        self, position: Float[np.ndarray, "joint"], velocity: Float[np.ndarray, "joint"], target: Float[np.ndarray, "3"]
+        self, terms: Mapping[str, Float[np.ndarray, "component"]], previous_command: Float[np.ndarray, "joint"]
     ) -> Float[np.ndarray, "observation"]:
-        """The normalised observation h_0: how many standard deviations of training each entry lies off its mean."""
-        terms = {"joint_position": position, "joint_velocity": velocity, "target_position": target}
-        observation: np.ndarray = np.concatenate([terms[name] for name in self.observation_terms])
+        """The normalised observation h_0: how many standard deviations of training each entry lies off its mean.
+
+        Args:
+            terms: by name, those of `OBSERVATION_TERMS` that the policy observes, perhaps others; `previous_action`
+                follows from the previous command.
+            previous_command: what was commanded one period of the policy ago; at first the measured position.
+
+        Raises:
+            RealityGradError: a term is missing.
+        """
+        known = {**terms, "previous_action": (previous_command - self.action_offset) / self.action_scale}
+        missing = [name for name in self.observation_terms if name not in known]
+        if missing:
+            raise RealityGradError(f"policy of epoch {self.epoch} observes {', '.join(missing)}, which nobody tells it")
+        observation: np.ndarray = np.concatenate([known[name] for name in self.observation_terms])
         return (observation - self.observation_mean) / self.observation_scale
 
     def act(
-        self,
-        position: Float[np.ndarray, "joint"],
-        velocity: Float[np.ndarray, "joint"],
-        target: Float[np.ndarray, "3"],
-        previous_command: Float[np.ndarray, "joint"],
+        self, terms: Mapping[str, Float[np.ndarray, "component"]], previous_command: Float[np.ndarray, "joint"]
     ) -> Float[np.ndarray, "joint"]:
         """The next command by the law above, finite, within the limits of position and velocity.
 
         Args:
-            position: measured q.
-            velocity: measured qd.
-            target: of the end effector in the base frame [m].
-            previous_command: what was commanded one period of the policy ago; at first the measured position.
+            terms, previous_command: as for `observe`.
 
         Raises:
-            RealityGradError: the result is not finite.
+            RealityGradError: a term is missing, or the result is not finite.
         """
-        h = self.observe(position, velocity, target).astype(np.float32)
+        h = self.observe(terms, previous_command).astype(np.float32)
         for weight, bias in self.layers[:-1]:
             h = weight @ h + bias
             # ELU, as e^h - 1 is above h for every h below zero.
@@ -205,11 +207,20 @@ class PolicyBundle:
             raise RealityGradError(f"policy of epoch {self.epoch} gave a command for '{joint}' that is not finite")
         return command
 
+    def uniform_range(self, term: str) -> tuple[Float[np.ndarray, "component"], Float[np.ndarray, "component"]]:
+        """Lower and upper end of an observed term that was drawn uniformly in training: sqrt(3) deviations either way.
+
+        Args:
+            term: one of `observation_terms`.
+        """
+        before = self.observation_terms[: self.observation_terms.index(term)]
+        start = sum(len(components(name, self.joint_names)) for name in before)
+        own = slice(start, start + len(components(term, self.joint_names)))
+        half = np.sqrt(3.0) * self.observation_scale[own]
+        return self.observation_mean[own] - half, self.observation_mean[own] + half
+
     def _observation_names(self) -> list[tuple[str, tuple[str, ...]]]:
-        return [
-            (term, TARGET_COMPONENTS if term == "target_position" else self.joint_names)
-            for term in self.observation_terms
-        ]
+        return [(term, components(term, self.joint_names)) for term in self.observation_terms]
 
     def _check_names(self) -> None:
         if not isinstance(self.robot, str) or not self.robot:
@@ -250,6 +261,7 @@ class PolicyBundle:
         self._require("lower", self.lower <= self.upper, "must not be above the upper limit")
         self._require("velocity_limit", self.velocity_limit > 0.0, "must be positive")
         self._require("effort_limit", self.effort_limit > 0.0, "must be positive")
+        self._require("action_scale", self.action_scale != 0.0, "must not be zero")
 
     def _require(self, entry: str, holds: np.ndarray, sentence: str) -> None:
         if not holds.all():
@@ -349,12 +361,7 @@ def _parse(text: dict[str, Any], tensors: Mapping[str, np.ndarray]) -> PolicyBun
         values = [joints[name][entry] for name in names]
         return np.array([_UNLIMITED[entry] if value is None else value for value in values])
 
-    components = [text["observations"][term] for term in text["observation_terms"]]
-    order = [
-        component[name]
-        for term, component in zip(text["observation_terms"], components, strict=True)
-        for name in (TARGET_COMPONENTS if term == "target_position" else names)
-    ]
+    order = [text["observations"][term][name] for term in text["observation_terms"] for name in components(term, names)]
     return PolicyBundle(
         robot=text["robot"],
         joint_names=names,

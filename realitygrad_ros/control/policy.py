@@ -7,7 +7,8 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from realitygrad_ros.control.bundle import OBSERVATION_TERMS, PolicyBundle
+from realitygrad_ros.control.bundle import PolicyBundle
+from realitygrad_ros.control.observations import REACH_TERMS
 from realitygrad_ros.robot.configuration import RobotConfiguration
 from realitygrad_ros.robot.model import RobotModel
 from realitygrad_ros.robot.parameters import SimulationParameters
@@ -108,7 +109,7 @@ class ReachPolicy(nn.Module):
             joint_names=model.joint_names,
             layers=tuple((layer.weight.detach().numpy(), layer.bias.detach().numpy()) for layer in self.layers),
             activation="elu",
-            observation_terms=OBSERVATION_TERMS,
+            observation_terms=REACH_TERMS,
             observation_mean=self.mean.numpy(),
             observation_scale=self.scale.numpy(),
             action_offset=self.action_offset.numpy(),
