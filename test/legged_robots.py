@@ -176,6 +176,17 @@ def thrown(robot: LeggedRobot, worlds: int, seed: int, height: float, speed: flo
     return State(torch.tensor(position), torch.tensor(velocity))
 
 
+def rolled(world: Simulator, robot: LeggedRobot, initial: State, steps: int, **others) -> State:
+    """States [steps + 1, world] while the home pose is commanded; with other parameters than the joints'."""
+    worlds = len(initial.position)
+    return world.rollout(initial, held(robot, steps, worlds), parameters(robot, worlds, **others))
+
+
+def last(states: State) -> State:
+    """The states at the end."""
+    return State(states.position[-1], states.velocity[-1])
+
+
 def flattened(states: State) -> State:
     """States [time, world] as [time * world]."""
     return State(*(value.reshape(-1, value.shape[-1]) for value in states))
