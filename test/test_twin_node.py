@@ -117,6 +117,44 @@ def test_bad_commands_are_refused_with_the_reason_and_move_nothing(
     node.interrupt()
 
 
+def test_a_robot_on_legs_tells_of_its_base_can_be_pushed_and_hung_up(
+    start_node: Callable[..., NodeProcess], probe: Probe
+) -> None:
+    from geometry_msgs.msg import TwistStamped
+    from nav_msgs.msg import Odometry
+    from rcl_interfaces.msg import Parameter, ParameterValue
+    from rcl_interfaces.srv import SetParameters
+    from sensor_msgs.msg import Imu
+    from std_srvs.srv import Trigger
+
+    from realitygrad_ros.nodes.qos import SENSOR_DATA, TARGET
+
+    node = start_node("twin_node", {"robot": "anymal_c", "base_frame": "base"})
+    imu, odometry = (probe.collect(kind, topic, SENSOR_DATA) for kind, topic in ((Imu, "imu"), (Odometry, "odom")))
+    joints = joint_states(probe)
+    wait_until(lambda: len(imu) > 200 and len(odometry) > 200, "the base")
+    assert imu[-1].header.frame_id == odometry[-1].child_frame_id == "base"
+    assert odometry[-1].header.frame_id == "odom"
+    assert imu[-1].linear_acceleration.z == pytest.approx(9.81, abs=0.6)
+    assert imu[-1].orientation.w == pytest.approx(1.0, abs=0.01)
+    assert odometry[-1].pose.pose.position.z == pytest.approx(0.52, abs=0.02)
+    assert imu[-1].orientation_covariance[0] > 0.0
+    assert odometry[-1].twist.covariance[0] > 0.0
+    stamps = [{(m.header.stamp.sec, m.header.stamp.nanosec) for m in list(kind)} for kind in (imu, odometry, joints)]
+    assert len(stamps[0] & stamps[1] & stamps[2]) > 100  # one instant of the robot
+
+    push = TwistStamped()
+    push.twist.linear.y = 0.5
+    probe.publisher(TwistStamped, "twin/push", TARGET).publish(push)
+    wait_until(lambda: odometry[-1].pose.pose.position.y > 0.03, "the push to move the base")
+
+    hung = Parameter(name="hung", value=ParameterValue(type=1, bool_value=True))
+    assert probe.call(SetParameters, "twin_node/set_parameters", SetParameters.Request(parameters=[hung])).results[0]
+    assert probe.call(Trigger, "twin/reset").message == "the twin hangs at its home, at rest"
+    wait_until(lambda: odometry[-1].pose.pose.position.z > 1.0, "the robot to hang")
+    node.interrupt()
+
+
 def test_robot_without_twin_ends_the_node_with_one_line(start_node: Callable[..., NodeProcess], tmp_path: Path) -> None:
     root = Path(__file__).parents[1]
     content = yaml.safe_load((root / "config" / "ur5.yaml").read_text())

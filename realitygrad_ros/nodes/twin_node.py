@@ -1,21 +1,24 @@
-"""Glue between the twin and the topics of a ros2_control driver: joint states out, position commands in."""
+"""Glue between the twin and the topics of a robot's driver: joint states out, position commands in."""
 
 import threading
 import time
 from array import array
 from collections import deque
+from functools import partial
 
 import numpy as np
 from diagnostic_msgs.msg import DiagnosticStatus
+from geometry_msgs.msg import TwistStamped
 from rclpy.time import Time
 from sensor_msgs.msg import JointState
 from std_msgs.msg import Float64MultiArray
 from std_srvs.srv import Trigger
 
 from realitygrad_ros.errors import RealityGradError
+from realitygrad_ros.nodes.base_state import BaseStatePublisher
 from realitygrad_ros.nodes.deadline import DeadlineThread
 from realitygrad_ros.nodes.node import Diagnostics, RealityGradNode, run
-from realitygrad_ros.nodes.qos import COMMAND, SENSOR_DATA
+from realitygrad_ros.nodes.qos import COMMAND, SENSOR_DATA, TARGET
 from realitygrad_ros.robot.configuration import load_configuration
 from realitygrad_ros.twin.configuration import load_twin_configuration
 from realitygrad_ros.twin.twin import STEP_RATE, Twin
@@ -36,13 +39,19 @@ class TwinNode(RealityGradNode):
     A joint state's stamp is the time at which its step ends, also where it was computed later. A step uses the last
     command that had arrived when the step begins. So what the twin does depends on when commands come, and not on how
     the machine schedules this process.
+
+    A robot with a floating base has `imu` and `odom`, too. `twin/push` changes the velocity of its base at once, by the
+    twist of the message in the base frame.
     """
 
     def __init__(self) -> None:
         super().__init__("twin_node")
         robot = self.declare("robot", "ur5", "name in config/ or path of a robot's configuration", read_only=True)
-        configuration = load_configuration(robot)
-        self._twin = Twin(configuration, load_twin_configuration(robot))
+        base_frame = self.declare("base_frame", "base_link", "name of the base's frame in imu and odom", read_only=True)
+        hung = self.declare("hung", False, "whether a floating base hangs in the air; taken at twin/reset")
+        configuration, hidden = load_configuration(robot), load_twin_configuration(robot)
+        self._make_twin = partial(Twin, configuration, hidden)
+        self._twin = self._make_twin(hung=hung)
         self._steps_per_message = round(STEP_RATE / configuration.joint_state_rate)
         if self._steps_per_message * configuration.joint_state_rate != STEP_RATE:
             raise RealityGradError(
@@ -63,6 +72,10 @@ class TwinNode(RealityGradNode):
         self._message = JointState(name=[self._twin.joint_names[index] for index in self._published])
         self._publisher = self.create_publisher(JointState, "joint_states", SENSOR_DATA)
         self.create_subscription(Float64MultiArray, "forward_position_controller/commands", self._on_command, COMMAND)
+        self._base: BaseStatePublisher | None = None
+        if hidden.base_noise is not None:
+            self._base = BaseStatePublisher(self, base_frame, hidden.base_noise)
+            self.create_subscription(TwistStamped, "twin/push", self._on_push, TARGET)
         self.create_service(Trigger, "twin/reset", self._on_reset)
         self._clock_offset = self.get_clock().now().nanoseconds - time.monotonic_ns()
         """Time of the node's clock minus that of the steady clock [ns]."""
@@ -117,11 +130,14 @@ class TwinNode(RealityGradNode):
         now = self.get_clock().now().nanoseconds
         if time.monotonic() - before < CLOCK_READING:
             self._clock_offset = now - round(before * 1e9)
-        self._message.header.stamp = Time(nanoseconds=self._clock_offset + round(end * 1e9)).to_msg()
+        stamp = Time(nanoseconds=self._clock_offset + round(end * 1e9))
+        self._message.header.stamp = stamp.to_msg()
         self._message.position = array("d", self._twin.position[self._published])
         self._message.velocity = array("d", self._twin.velocity[self._published])
         self._message.effort = array("d", self._twin.effort[self._published])
         self._publisher.publish(self._message)
+        if self._base is not None:
+            self._base.publish(stamp, self._twin.base)
 
     def _on_command(self, message: Float64MultiArray) -> None:
         arrival = time.monotonic()
@@ -136,12 +152,27 @@ class TwinNode(RealityGradNode):
         self._accepted += 1
         self._arrived.append((arrival, command))
 
+    def _on_push(self, message: TwistStamped) -> None:
+        v, omega = message.twist.linear, message.twist.angular
+        try:
+            with self._lock:
+                self._twin.push([v.x, v.y, v.z], [omega.x, omega.y, omega.z])
+        except RealityGradError as error:
+            self.get_logger().warning(f"push refused: {error}")
+
     def _on_reset(self, _: Trigger.Request, response: Trigger.Response) -> Trigger.Response:
+        hung = self.value("hung")
+        try:
+            twin = self._twin if hung == self._twin.hung else self._make_twin(hung=hung)
+        except RealityGradError as error:
+            response.success, response.message = False, str(error)
+            return response
         with self._lock:
             self._arrived.clear()
             self._held = self._home
-            self._twin.reset()
-        response.success, response.message = True, "the twin is at its home, at rest"
+            twin.reset()
+            self._twin = twin
+        response.success, response.message = True, f"the twin {'hangs' if hung else 'is'} at its home, at rest"
         return response
 
 

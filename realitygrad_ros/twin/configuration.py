@@ -1,6 +1,6 @@
 """The hidden truth of a twin: `config/twin/<robot>.yaml`."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
 
 import numpy as np
@@ -33,7 +33,23 @@ class EncoderNoise:
     velocity: float
     """[rad/s]"""
     seed: int
-    """The same seed gives the same noise."""
+    """The same seed gives the same noise, that of the base among it."""
+
+
+@dataclass(frozen=True)
+class BaseNoise:
+    """Gaussian noise of the IMU and the state estimator of a floating base, standard deviations along each axis."""
+
+    orientation: float
+    """[rad]"""
+    angular_velocity: float
+    """[rad/s]"""
+    linear_acceleration: float
+    """[m/s^2]"""
+    position: float
+    """[m]"""
+    linear_velocity: float
+    """[m/s]"""
 
 
 @dataclass(frozen=True, eq=False)
@@ -45,6 +61,10 @@ class TwinConfiguration:
     """At this velocity Coulomb friction has its full value [rad/s]."""
     payload: Payload
     noise: EncoderNoise
+    base_noise: BaseNoise | None = None
+    """None: the robot's base is fixed."""
+    foot_friction_coefficient: float | None = None
+    """Of every contact sphere. None: the robot touches nothing."""
 
 
 def load_twin_configuration(robot: str) -> TwinConfiguration:
@@ -67,6 +87,7 @@ def load_twin_configuration(robot: str) -> TwinConfiguration:
 
 def _parse(content: Entry) -> TwinConfiguration:
     joints, payload, noise = content["joints"], content["payload"], content["noise"]
+    base, foot = noise.optional("base"), content.optional("foot_friction_coefficient")
     names = joints.keys()
     columns = {name: np.array([joints[joint][name].not_negative() for joint in names]) for name in PARAMETER_NAMES}
     return TwinConfiguration(
@@ -76,4 +97,10 @@ def _parse(content: Entry) -> TwinConfiguration:
         noise=EncoderNoise(
             noise["position"].not_negative(), noise["velocity"].not_negative(), int(noise["seed"].not_negative())
         ),
+        base_noise=None if base is None else _base_noise(base),
+        foot_friction_coefficient=None if foot is None else foot.not_negative(),
     )
+
+
+def _base_noise(entry: Entry) -> BaseNoise:
+    return BaseNoise(**{field.name: entry[field.name].not_negative() for field in fields(BaseNoise)})

@@ -1,5 +1,6 @@
 """A stand-in for the real robot: MuJoCo with parameters that nobody else is told."""
 
+from dataclasses import replace
 from typing import Final, NamedTuple
 
 import mujoco
@@ -13,11 +14,15 @@ from realitygrad_ros.robot.configuration import RobotConfiguration
 from realitygrad_ros.robot.description import read_description
 from realitygrad_ros.robot.parameters import SimulationParameters
 from realitygrad_ros.robot.urdf import load_urdf
+from realitygrad_ros.twin.base import BaseReading, BaseSensors
 from realitygrad_ros.twin.configuration import Payload, TwinConfiguration
-from realitygrad_ros.twin.ground import FREE_JOINT, add_ground, merge_masses
+from realitygrad_ros.twin.ground import FREE_JOINT, add_ground, merge_masses, place
 
 STEP_RATE: Final = 1000
 """Steps of the twin per second [Hz]."""
+
+HANGING_HEIGHT = 2.0
+"""Of a robot on legs that hangs, in heights of one that stands."""
 
 
 class TwinSamples(NamedTuple):
@@ -39,27 +44,35 @@ class Twin:
     Each servo's torque is `tau = clip(kp (q* - q) - kd qd, -effort_limit, effort_limit)`, without gravity
     compensation; the joint adds viscous damping, Coulomb friction and the armature:
     `M(q) qdd + armature qdd + c(q, qd) + g(q) = tau - damping qd - friction clip(qd / friction_velocity, -1, 1)`.
-    The limits of effort and position are the URDF's. There are no shapes, hence no contacts.
+    The limits of effort and position are the URDF's. Nothing touches anything but the robot's contact spheres the
+    ground. A robot with a floating base has an IMU and a state estimator, too.
 
     Per-joint arrays are in the order of `robot.joint_names`.
     """
 
-    def __init__(self, robot: RobotConfiguration, hidden: TwinConfiguration) -> None:
+    def __init__(self, robot: RobotConfiguration, hidden: TwinConfiguration, *, hung: bool = False) -> None:
         """Build the twin and put it at the robot's home.
 
         Args:
-            robot: of which the URDF, the joint order, the home and gravity are used; never its nominal parameters.
+            robot: of which the URDF, the joint order, the home, gravity and the contact spheres are used; never its
+                nominal parameters.
             hidden: the truth.
+            hung: whether a floating base is held in the air, so that the legs move freely.
 
         Raises:
             RealityGradError: the URDF cannot be simulated, or does not have the joints or the link which the
-                configurations name.
+                configurations name; a robot with a fixed base shall hang, or the truth of a floating one is missing.
         """
         self.joint_names = robot.joint_names
         self.truth: SimulationParameters = hidden.truth.reordered(robot.joint_names)
-        self._home = robot.home
+        self.hung = hung
+        """Whether a floating base is held in the air."""
+        self._robot = _with_true_ground(robot, hidden, hung)
         self._noise = hidden.noise
-        self._model = mujoco_model(robot, self.truth, hidden.payload)
+        self._model = mujoco_model(self._robot, self.truth, hidden.payload, hung=hung)
+        noise, seed = hidden.base_noise, hidden.noise.seed
+        self._sensors = None if noise is None else BaseSensors(self._model, noise, seed)
+        self._base: BaseReading | None = None
         _soften_friction(self._model, hidden.friction_velocity)
         self._data = mujoco.MjData(self._model)
         joints = [self._model.joint(name) for name in self.joint_names]
@@ -71,12 +84,22 @@ class Twin:
         self.reset()
 
     def reset(self) -> None:
-        """Return to the home, at rest, held by the servos, with the noise from its beginning."""
-        mujoco.mj_resetData(self._model, self._data)
-        self._data.qpos[self._position_address] = self._home
-        self._data.ctrl[:] = self._home
+        """Return to the home, at rest, held by the servos, with the noise from its beginning.
+
+        A robot with a floating base stands, or hangs, upright at the origin of the world.
+        """
+        home, height = self._robot.home, self._robot.home_height
+        if height is None or self.hung:
+            mujoco.mj_resetData(self._model, self._data)
+            self._data.qpos[self._position_address] = home
+        else:
+            velocity = np.zeros(self._model.nv)
+            place(self._model, self._data, self.joint_names, [0.0, 0.0, height, 0.0, 0.0, 0.0, 1.0, *home], velocity)
+        self._data.ctrl[:] = home
         mujoco.mj_forward(self._model, self._data)
         self._random = np.random.default_rng(self._noise.seed)
+        if self._sensors is not None:
+            self._sensors.begin(self._data)
         self._measure()
 
     def check_command(self, command: ArrayLike) -> Float[np.ndarray, "joint"]:
@@ -106,6 +129,23 @@ class Twin:
         self._data.ctrl[:] = self.check_command(command)
         mujoco.mj_step(self._model, self._data)
         self._measure()
+
+    def push(self, linear: ArrayLike, angular: ArrayLike) -> None:
+        """Push a robot with a floating base: its velocity changes at once, that of its joints does not.
+
+        Args:
+            linear: change of the velocity in the base frame [m/s].
+            angular: change of the angular velocity in the base frame [rad/s].
+
+        Raises:
+            RealityGradError: the base is fixed or hangs, or a value is not finite.
+        """
+        if self._sensors is None or self.hung:
+            raise RealityGradError("the base cannot be pushed: it is fixed")
+        change = np.array([linear, angular], dtype=float)
+        if not np.isfinite(change).all():
+            raise RealityGradError("the push is not finite")
+        self._sensors.push(self._data, *change)
 
     def simulate(self, command: Float[np.ndarray, "time joint"], rate: float) -> TwinSamples:
         """Run a sequence of commands from the present state, each held for 1 / `rate` seconds.
@@ -146,19 +186,34 @@ class Twin:
         """The servos' torque during the last step, after its limit [N m]."""
         return self._effort
 
+    @property
+    def base(self) -> BaseReading:
+        """What IMU and state estimator of a floating base tell after the last step.
+
+        Raises:
+            RealityGradError: the base is fixed.
+        """
+        if self._sensors is None:
+            raise RealityGradError("a robot with a fixed base has no IMU")
+        if self._base is None:
+            self._base = self._sensors.read(self._data)
+        return self._base
+
     def _measure(self) -> None:
         noise = self._random.standard_normal((2, len(self.joint_names)))
         self._position = self._data.qpos[self._position_address] + self._noise.position * noise[0]
         self._velocity = self._data.qvel[self._velocity_address] + self._noise.velocity * noise[1]
         self._effort = self._data.actuator_force.copy()
+        self._base = None  # read when somebody asks
 
 
 def mujoco_model(
-    robot: RobotConfiguration, parameters: SimulationParameters, payload: Payload | None = None
+    robot: RobotConfiguration, parameters: SimulationParameters, payload: Payload | None = None, *, hung: bool = False
 ) -> mujoco.MjModel:
     """The URDF's tree with joints of these parameters, a servo for each in their order, and the payload.
 
-    A floating base gets the joint `FREE_JOINT`, and the robot's contact spheres touch the ground.
+    A floating base gets the joint `FREE_JOINT`, and the robot's contact spheres touch the ground; one that is `hung`
+    is held in the air and touches nothing.
 
     Raises:
         RealityGradError: the URDF cannot be simulated, or lacks a joint, the payload's link or that of a contact.
@@ -172,9 +227,11 @@ def mujoco_model(
         spec.option.gravity = robot.gravity
         _check_joints(spec, robot)
         _set_joints(spec, parameters)
-        if robot.floating:
+        if hung and robot.home_height is not None:
+            spec.worldbody.first_body().pos = [0.0, 0.0, HANGING_HEIGHT * robot.home_height]
+        elif robot.floating:
             spec.worldbody.first_body().add_freejoint(name=FREE_JOINT)
-        if robot.contact is not None:
+        if robot.contact is not None and not hung:
             add_ground(spec, robot.contact)
         if payload is not None:
             _add_payload(spec, payload, robot)
@@ -182,6 +239,24 @@ def mujoco_model(
     except ValueError as error:
         reason = " ".join(str(error).split())
         raise RealityGradError(f"MuJoCo cannot load the URDF '{robot.urdf}': {reason}") from error
+
+
+def _with_true_ground(robot: RobotConfiguration, hidden: TwinConfiguration, hung: bool) -> RobotConfiguration:
+    """The robot on the ground of its twin, once the truth is found whole."""
+    if hung and not robot.floating:
+        raise RealityGradError(f"robot '{robot.name}' cannot hang: its base is fixed")
+    if robot.floating != (hidden.base_noise is not None):
+        raise RealityGradError(
+            f"the twin's 'noise.base' is for a floating base alone, and robot '{robot.name}' has "
+            f"{'one; add it' if robot.floating else 'none; drop it'}"
+        )
+    if robot.contact is None:
+        return robot
+    if hidden.foot_friction_coefficient is None:
+        raise RealityGradError(
+            f"the twin of '{robot.name}' lacks 'foot_friction_coefficient', and the robot touches the ground; add it"
+        )
+    return replace(robot, contact=replace(robot.contact, friction_coefficient=hidden.foot_friction_coefficient))
 
 
 def _urdf(robot: RobotConfiguration) -> str:
