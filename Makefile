@@ -44,6 +44,8 @@ bench: venv
 	$(BIN)/realitygrad bench physics --robot $(ROBOT) --json runs/bench_physics.json
 	$(BIN)/realitygrad bench policy --robot $(ROBOT) --json runs/bench_policy.json
 	$(BIN)/realitygrad bench recorder --robot $(ROBOT) --json runs/bench_recorder.json
+	$(BIN)/realitygrad bench physics --robot anymal_c --json runs/bench_physics_anymal_c.json
+	$(BIN)/realitygrad bench contact --out runs/bench_contact
 
 # Keeps runs/.
 clean:
