@@ -25,13 +25,15 @@ Number = Union["Scalar", float]
 class Scalar:
     """A node of a trace: an operation on earlier nodes and constants. Made by a `Trace` alone."""
 
-    __slots__ = ("index", "operands", "operation", "trace")
+    __slots__ = ("index", "operands", "operation", "trace", "uses")
 
     def __init__(self, trace: "Trace", index: int, operation: str, operands: tuple[Any, ...]) -> None:
         self.trace = trace
         self.index = index
         self.operation = operation
         self.operands = operands
+        self.uses = 0
+        """How many later nodes have it as an operand."""
 
     def __add__(self, other: Number) -> Number:
         return self.trace.add(self, other)
@@ -112,6 +114,9 @@ class Trace:
         node = self._known.get(key)
         if node is None:
             node = Scalar(self, len(self.nodes), operation, operands)
+            for operand in operands:
+                if isinstance(operand, Scalar):
+                    operand.uses += 1
             self.nodes.append(node)
             self._known[key] = node
         return node
@@ -322,46 +327,61 @@ def tangent(outputs: Sequence[Number], directions: Mapping[Scalar, Number]) -> l
 
 
 def statements(outputs: Mapping[str, Number], scalar_type: str, known: set[int] | None = None) -> list[str]:
-    """Straight-line Warp source that computes the outputs, one assignment a line.
+    """Straight-line Warp source that computes the outputs.
+
+    What is used once is written where it is used, as far as a line stays short: Python and Warp read few long lines
+    sooner than many short ones.
 
     Args:
         outputs: what to assign to each target, e.g. `{"position[t + 1, w, 0]": node}`; targets are assigned after
             everything is computed, so a target may be a variable that the expressions read.
         scalar_type: `wp.float32` or `wp.float64`, the type of every constant.
-        known: indices of nodes that statements before these have computed; those of these are added.
+        known: indices of nodes that statements before these have computed and named; those of these are added.
     """
-    if not outputs:
-        return []
     known = set() if known is None else known
     trace = next((output.trace for output in outputs.values() if isinstance(output, Scalar)), Trace())
+    inline: dict[int, str] = {}
+    """The text of nodes that have no name."""
 
     def text(number: Any) -> str:
-        if isinstance(number, Scalar):
-            return number.operands[0] if number.operation == "variable" else f"{trace.prefix}{number.index}"
-        return f"{scalar_type}({float(number)!r})"
+        if not isinstance(number, Scalar):
+            return f"{scalar_type}({float(number)!r})"
+        if number.operation == "variable":
+            return str(number.operands[0])
+        return inline.get(number.index, f"{trace.prefix}{number.index}")
 
-    symbols = {"add": "+", "subtract": "-", "multiply": "*", "divide": "/"}
     lines = []
+    put_out = {output.index for output in outputs.values() if isinstance(output, Scalar)}
     for node in trace.needed(outputs.values(), known):
-        if node.index in known:
+        if node.index in known or node.operation == "variable":
             continue
-        operands = [text(operand) for operand in node.operands] if node.operation != "variable" else []
-        if node.operation in symbols:
-            expression = f"{operands[0]} {symbols[node.operation]} {operands[1]}"
-        elif node.operation == "negate":
-            expression = f"-{operands[0]}"
-        elif node.operation == "inside":
-            x, lower, upper = operands
-            expression = f"wp.where({x} > {lower} and {x} < {upper}, {text(1.0)}, {text(0.0)})"
-        elif node.operation == "variable":
-            continue
-        else:
-            expression = f"wp.{node.operation}({', '.join(operands)})"
-        known.add(node.index)
+        operands = [text(operand) for operand in node.operands]
         name = f"{trace.prefix}{node.index}"
         if node.operation == "inverse_root_beyond":
+            known.add(node.index)
             x, limit = operands
             lines += [f"{name} = {text(0.0)}", f"if {x} > {limit}:", f"    {name} = {text(1.0)} / wp.sqrt({x})"]
+            continue
+        expression = _expression(node.operation, operands, scalar_type)
+        if node.uses == 1 and node.index not in put_out and len(expression) < _LONGEST_INLINE:
+            inline[node.index] = f"({expression})"
         else:
+            known.add(node.index)
             lines.append(f"{name} = {expression}")
     return lines + [f"{target} = {text(output)}" for target, output in outputs.items()]
+
+
+_SYMBOLS = {"add": "+", "subtract": "-", "multiply": "*", "divide": "/"}
+
+_LONGEST_INLINE = 60
+
+
+def _expression(operation: str, operands: Sequence[str], scalar_type: str) -> str:
+    if operation in _SYMBOLS:
+        return f"{operands[0]} {_SYMBOLS[operation]} {operands[1]}"
+    if operation == "negate":
+        return f"-{operands[0]}"
+    if operation == "inside":
+        x, lower, upper = operands
+        return f"wp.where({x} > {lower} and {x} < {upper}, {scalar_type}(1.0), {scalar_type}(0.0))"
+    return f"wp.{operation}({', '.join(operands)})"
