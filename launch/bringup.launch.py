@@ -4,13 +4,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from launch import LaunchDescription
-from launch.actions import DeclareLaunchArgument, OpaqueFunction, SetEnvironmentVariable, Shutdown
+from launch.actions import DeclareLaunchArgument, LogInfo, OpaqueFunction, SetEnvironmentVariable, Shutdown
 from launch.conditions import UnlessCondition
 from launch.substitutions import LaunchConfiguration
 from launch_ros.actions import Node
 from launch_ros.parameter_descriptions import ParameterValue
 
-from realitygrad_ros.nodes.bringup import HARDWARE, TWIN, new_run_directory, node_specs
+from realitygrad_ros.nodes.bringup import HARDWARE, TWIN, left_out, new_run_directory, node_specs
 
 if TYPE_CHECKING:
     from launch import LaunchContext
@@ -26,13 +26,19 @@ ARGUMENTS = (
         "hardware",
         default_value=TWIN,
         choices=HARDWARE,
-        description="twin: a MuJoCo stand-in of the robot; ros2_control: a real arm whose driver runs already.",
+        description="twin: a MuJoCo stand-in of the robot; ros2_control: a real robot whose driver runs already.",
     ),
     DeclareLaunchArgument("namespace", default_value="", description="Namespace of all nodes, topics and services."),
     DeclareLaunchArgument(
         "run_directory",
         default_value=str(new_run_directory()),
         description="Folder of the iterations; one that was begun before is continued.",
+    ),
+    DeclareLaunchArgument(
+        "bundle",
+        default_value="",
+        description="Policy to begin with: name in policies/ or path of a file. Empty for the one that walks this "
+        "robot, where one comes with this package.",
     ),
     DeclareLaunchArgument("seed", default_value="0", description="Draws the targets."),
     DeclareLaunchArgument(
@@ -52,31 +58,37 @@ ARGUMENTS = (
 )
 
 
-def make_nodes(context: "LaunchContext") -> list[Node]:
+def make_nodes(context: "LaunchContext") -> list[Node | LogInfo]:
     """The actions for the nodes of `bringup.py`, once the arguments have their values."""
 
     def argument(name: str) -> str:
         return LaunchConfiguration(name).perform(context)
 
     run_directory = Path(argument("run_directory")).absolute()
-    specs = node_specs(argument("robot"), argument("hardware"), run_directory, int(argument("seed")))
+    specs = node_specs(
+        argument("robot"), argument("hardware"), run_directory, int(argument("seed")), argument("bundle")
+    )
     use_sim_time = ParameterValue(LaunchConfiguration("use_sim_time"), value_type=bool)
     use_respawn = LaunchConfiguration("use_respawn")
     params_file = [argument("params_file")] if argument("params_file") else []
+    remark = left_out(argument("robot"))
     return [
-        Node(
-            package="realitygrad_ros",
-            executable=spec.name,
-            name=spec.name,
-            namespace=LaunchConfiguration("namespace"),
-            parameters=[*params_file, {**spec.parameters, "use_sim_time": use_sim_time}],
-            arguments=["--ros-args", "--log-level", LaunchConfiguration("log_level")],
-            respawn=use_respawn,
-            respawn_delay=RESPAWN_DELAY,
-            on_exit=Shutdown(reason=f"{spec.name} ended", condition=UnlessCondition(use_respawn)),
-            output="screen",
-        )
-        for spec in specs
+        *([LogInfo(msg=remark)] if remark else []),
+        *(
+            Node(
+                package="realitygrad_ros",
+                executable=spec.name,
+                name=spec.name,
+                namespace=LaunchConfiguration("namespace"),
+                parameters=[*params_file, {**spec.parameters, "use_sim_time": use_sim_time}],
+                arguments=["--ros-args", "--log-level", LaunchConfiguration("log_level")],
+                respawn=use_respawn,
+                respawn_delay=RESPAWN_DELAY,
+                on_exit=Shutdown(reason=f"{spec.name} ended", condition=UnlessCondition(use_respawn)),
+                output="screen",
+            )
+            for spec in specs
+        ),
     ]
 
 

@@ -7,7 +7,7 @@ import pytest
 import yaml
 
 from realitygrad_ros.errors import RealityGradError
-from realitygrad_ros.nodes.bringup import HARDWARE, node_specs
+from realitygrad_ros.nodes.bringup import HARDWARE, left_out, node_specs
 from realitygrad_ros.resources import share_directory
 
 LAUNCH_FILE = share_directory() / "launch" / "bringup.launch.py"
@@ -22,6 +22,33 @@ def test_the_twin_stands_only_where_no_real_robot_does(tmp_path: Path) -> None:
 def test_unknown_hardware_is_refused_by_name(tmp_path: Path) -> None:
     with pytest.raises(RealityGradError, match=r"hardware 'gazebo' is unknown; choose one of twin, ros2_control"):
         node_specs("ur5", "gazebo", tmp_path)
+
+
+def test_a_robot_on_legs_gets_no_node_of_reaching_and_its_base_is_recorded(tmp_path: Path) -> None:
+    specs = {spec.name: spec for spec in node_specs("anymal_c", "twin", tmp_path)}
+    assert list(specs) == ["twin_node", "policy_node", "recorder_node", "sysid_node"]
+    assert {"joint_states", "imu", "odom", "cmd_vel"} <= set(specs["recorder_node"].parameters["topics"])
+    assert left_out("anymal_c") == (
+        "trainer_node and iteration_node are left out: robot 'anymal_c' has no 'reach' section"
+    )
+    assert left_out("ur5") == ""
+
+
+def test_the_policy_to_begin_with_is_the_one_asked_for_or_that_which_walks_the_robot(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def policy(robot: str, **arguments: str) -> Any:
+        specs = {spec.name: spec for spec in node_specs(robot, "twin", tmp_path, **arguments)}
+        return specs["policy_node"].parameters.get("bundle")
+
+    assert policy("ur5") is None
+    assert policy("ur5", bundle="mine.safetensors") == "mine.safetensors"
+    monkeypatch.setattr("realitygrad_ros.nodes.bringup.share_directory", lambda: tmp_path)
+    assert policy("anymal_c") is None
+    (tmp_path / "policies").mkdir()
+    (tmp_path / "policies" / "anymal_c_velocity.safetensors").touch()
+    assert policy("anymal_c") == "anymal_c_velocity"
+    assert policy("anymal_c", bundle="anymal_c_walk") == "anymal_c_walk"
 
 
 def resolve(**arguments: str) -> list[Any]:
@@ -48,9 +75,10 @@ def resolve(**arguments: str) -> list[Any]:
 
 
 @pytest.mark.parametrize("hardware", HARDWARE)
-def test_the_launch_file_starts_the_nodes_of_the_list(hardware: str, tmp_path: Path) -> None:
-    nodes = resolve(hardware=hardware, run_directory=str(tmp_path), namespace="left")
-    specs = node_specs("ur5", hardware, tmp_path)
+@pytest.mark.parametrize("robot", ["ur5", "anymal_c"])
+def test_the_launch_file_starts_the_nodes_of_the_list(robot: str, hardware: str, tmp_path: Path) -> None:
+    nodes = resolve(robot=robot, hardware=hardware, run_directory=str(tmp_path), namespace="left", bundle="mine")
+    specs = node_specs(robot, hardware, tmp_path, bundle="mine")
     assert [node.node_executable for node in nodes] == [spec.name for spec in specs]
     assert [node.node_name for node in nodes] == [f"/left/{spec.name}" for spec in specs]
     for node, spec in zip(nodes, specs, strict=True):
@@ -71,6 +99,7 @@ def parameters_of(node: Any) -> dict[str, Any]:
     parameters: dict[str, Any] = {}
     for file, is_file in node._Node__expanded_parameter_arguments:
         assert is_file
-        for rules in yaml.safe_load(Path(file).read_text()).values():
+        # launch writes a list as a Python tuple, and the parser of ROS passes over the tag.
+        for rules in yaml.full_load(Path(file).read_text()).values():
             parameters |= rules["ros__parameters"]
-    return parameters
+    return {name: list(value) if isinstance(value, tuple) else value for name, value in parameters.items()}

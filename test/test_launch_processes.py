@@ -12,7 +12,7 @@ import pytest
 from conftest import Probe, wait_until
 
 from realitygrad_ros.errors import RealityGradError
-from realitygrad_ros.nodes.bringup import NodeSpec, node_specs
+from realitygrad_ros.nodes.bringup import NodeSpec, left_out, node_specs
 from realitygrad_ros.nodes.processes import start_graph
 
 
@@ -52,9 +52,10 @@ def test_a_killed_node_is_named_with_its_signal(tmp_path: Path) -> None:
             graph.wait()
 
 
-def test_up_runs_the_graph_until_it_is_interrupted(tmp_path: Path, probe: Probe) -> None:
-    names = {spec.name for spec in node_specs("ur5", "twin", tmp_path)}
-    command = [sys.executable, "-m", "realitygrad_ros.main", "up", "--robot", "ur5", "--run-directory", str(tmp_path)]
+@pytest.mark.parametrize("robot", ["ur5", "anymal_c"])
+def test_up_runs_the_graph_until_it_is_interrupted(robot: str, tmp_path: Path, probe: Probe) -> None:
+    names = {spec.name for spec in node_specs(robot, "twin", tmp_path)}
+    command = [sys.executable, "-m", "realitygrad_ros.main", "up", "--robot", robot, "--run-directory", str(tmp_path)]
     log = tmp_path / "up.log"
     with log.open("w") as output:
         up = subprocess.Popen(command, stdout=output, stderr=subprocess.STDOUT, start_new_session=True)
@@ -68,3 +69,4 @@ def test_up_runs_the_graph_until_it_is_interrupted(tmp_path: Path, probe: Probe)
         up.wait()
     ends = dict(re.findall(r"(\w+) +\| ended (.*)", log.read_text()))
     assert ends == dict.fromkeys(names, "with exit code 0"), log.read_text()
+    assert left_out(robot) in log.read_text()

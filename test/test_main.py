@@ -114,13 +114,18 @@ def test_json_that_cannot_be_written_is_refused_before_the_work(
     assert [entry.name for entry in tmp_path.iterdir()] == ["folder"]
 
 
+def test_a_demo_of_a_robot_that_does_not_reach_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert command_line.main(["demo", "--robot", "anymal_c", "--run-directory", str(tmp_path / "run")]) == 2
+    assert "robot 'anymal_c' has no 'reach' section" in capsys.readouterr().err
+    assert not (tmp_path / "run").exists()
+
+
 @pytest.mark.parametrize("command", ["demo", "up"])
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
         (("--robot", "nobody"), "no configuration"),
         (("--robot", "robot.yaml"), "no twin configuration"),
-        (("--robot", "anymal_c"), "robot 'anymal_c' has no 'reach' section"),
         (("--run-directory", "robot.yaml"), "cannot be written to"),
         (("--run-directory", "robot.yaml/run"), "cannot be written to"),
         (("--run-directory", "/proc/run"), "cannot be written to"),

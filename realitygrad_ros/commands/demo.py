@@ -43,6 +43,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Do the iterations, print the tables and write the figures."""
+    from realitygrad_ros.robot.load import load_reaching_robot
+
+    load_reaching_robot(arguments.robot)  # an iteration is one of reaching
     run_directory = open_run(arguments, TWIN)
     specs = node_specs(arguments.robot, TWIN, run_directory, arguments.seed)
     figures = demonstrate(specs, run_directory, arguments.iterations)

@@ -25,15 +25,14 @@ def open_run(arguments: argparse.Namespace, hardware: str) -> Path:
     """The absolute path of the run folder, once all that the nodes need is found sound.
 
     Raises:
-        RealityGradError: the robot is unknown, wrong or does not reach; the folder cannot be written to, or holds
-            another run.
+        RealityGradError: the robot is unknown or wrong; the folder cannot be written to, or holds another run.
     """
     from realitygrad_ros.files import check_writable
     from realitygrad_ros.iteration.run_folder import RunFolder
-    from realitygrad_ros.robot.load import load_reaching_robot
+    from realitygrad_ros.robot.load import load_robot
     from realitygrad_ros.twin.configuration import load_twin_configuration
 
-    configuration, _ = load_reaching_robot(arguments.robot)
+    configuration, _ = load_robot(arguments.robot)
     if hardware == TWIN:
         load_twin_configuration(arguments.robot)
     path: Path = (arguments.run_directory or new_run_directory()).absolute()
