@@ -6,6 +6,8 @@ from setuptools import find_packages, setup
 
 NAME = "realitygrad_ros"
 HERE = Path(__file__).parent
+# 5.5: the first release that does not want torchvision, which fits only one build of torch.
+PPO = ["rsl-rl-lib>=5.5,<6", "tensordict>=0.7"]
 NODES = ("twin_node", "policy_node", "recorder_node", "sysid_node", "trainer_node", "iteration_node")
 
 
@@ -65,7 +67,8 @@ setup(
             "ros-std-srvs",
             "xacro>=2.1.0",
         ],
-        "test": ["example-robot-data>=4.2", "hypothesis>=6.120", "pin>=3.1", "pytest>=8.0", "setuptools>=64"],
+        "ppo": PPO,
+        "test": ["example-robot-data>=4.2", "hypothesis>=6.120", "pin>=3.1", "pytest>=8.0", "setuptools>=64", *PPO],
         "dev": ["mypy>=1.13", "pre-commit>=4.0", "ruff>=0.9", "types-PyYAML"],
     },
     entry_points={
