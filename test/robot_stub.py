@@ -4,9 +4,10 @@ import time
 from typing import Any
 
 from conftest import Probe, wait_until
-from geometry_msgs.msg import PointStamped
+from geometry_msgs.msg import PointStamped, TwistStamped
+from nav_msgs.msg import Odometry
 from rclpy.qos import QoSProfile
-from sensor_msgs.msg import JointState
+from sensor_msgs.msg import Imu, JointState
 from std_msgs.msg import Float64MultiArray, UInt8MultiArray
 from std_srvs.srv import SetBool
 
@@ -16,7 +17,10 @@ from realitygrad_ros.robot.configuration import RobotConfiguration
 
 
 class RobotStub:
-    """Publishes what `joint_state` returns at 200 Hz while `publishing`, and collects commands."""
+    """Publishes joint states at 200 Hz while `publishing`, and collects commands.
+
+    A robot with a floating base has an IMU and odometry, too, each while there is a message of it.
+    """
 
     def __init__(self, probe: Probe, configuration: RobotConfiguration) -> None:
         self._probe = probe
@@ -26,6 +30,13 @@ class RobotStub:
         self.publishing = True
         every = QoSProfile(depth=1000)
         self.commands = probe.collect(Float64MultiArray, "forward_position_controller/commands", every)
+        self.imu = Imu() if configuration.floating else None
+        self.odometry = Odometry(child_frame_id="base_link") if configuration.floating else None
+        if self.imu is not None:
+            self.imu.header.frame_id = "base_link"
+        self._imu = probe.node.create_publisher(Imu, "imu", SENSOR_DATA)
+        self._odometry = probe.node.create_publisher(Odometry, "odom", SENSOR_DATA)
+        self._velocities = probe.node.create_publisher(TwistStamped, "cmd_vel", TARGET)
         self._joint_states = probe.node.create_publisher(JointState, "joint_states", SENSOR_DATA)
         self._targets = probe.node.create_publisher(PointStamped, "target", TARGET)
         self._bundles = probe.node.create_publisher(UInt8MultiArray, "policy/bundle", LATCHED)
@@ -38,6 +49,13 @@ class RobotStub:
         message.header.frame_id = frame
         message.point.x = x
         self._targets.publish(message)
+
+    def send_velocity(self, x: float) -> None:
+        """Publish a velocity forward once the policy node listens."""
+        wait_until(self._velocities.get_subscription_count, "a subscriber of 'cmd_vel'")
+        message = TwistStamped()
+        message.twist.linear.x = x
+        self._velocities.publish(message)
 
     def send_bundle(self, bundle: PolicyBundle | bytes) -> None:
         """Publish a bundle, or the bytes of something else."""
@@ -55,6 +73,10 @@ class RobotStub:
         wait_until(lambda: self.engage().success, "the policy to be engaged")
 
     def _publish(self) -> None:
+        if self.imu is not None:
+            self._imu.publish(self.imu)
+        if self.odometry is not None:
+            self._odometry.publish(self.odometry)
         if not self.publishing:
             return
         message = JointState(name=self.names, position=[self.position[name] for name in self.names])
