@@ -43,6 +43,49 @@ def target(point: Sequence[float]) -> Any:
     return STORE.types["geometry_msgs/msg/PointStamped"](header=header(0, "base_link"), point=xyz)
 
 
+def _vector(values: Sequence[float], kind: str = "Vector3") -> Any:
+    return STORE.types[f"geometry_msgs/msg/{kind}"](*(float(value) for value in values))
+
+
+def twist_stamped(linear: Sequence[float], angular: Sequence[float]) -> Any:
+    """A geometry_msgs/TwistStamped."""
+    twist = STORE.types["geometry_msgs/msg/Twist"](linear=_vector(linear), angular=_vector(angular))
+    return STORE.types["geometry_msgs/msg/TwistStamped"](header=header(0), twist=twist)
+
+
+def imu(quat_xyzw: Sequence[float], angular: Sequence[float], stamp: int = 0) -> Any:
+    """A sensor_msgs/Imu of a base, without accelerations."""
+    return STORE.types["sensor_msgs/msg/Imu"](
+        header=header(stamp, "base_link"),
+        orientation=_vector(quat_xyzw, "Quaternion"),
+        orientation_covariance=np.zeros(9),
+        angular_velocity=_vector(angular),
+        angular_velocity_covariance=np.zeros(9),
+        linear_acceleration=_vector(np.zeros(3)),
+        linear_acceleration_covariance=np.zeros(9),
+    )
+
+
+def odometry(
+    position: Sequence[float],
+    quat_xyzw: Sequence[float],
+    linear: Sequence[float],
+    angular: Sequence[float],
+    stamp: int = 0,
+) -> Any:
+    """A nav_msgs/Odometry of a base."""
+    pose = STORE.types["geometry_msgs/msg/Pose"](
+        position=_vector(position, "Point"), orientation=_vector(quat_xyzw, "Quaternion")
+    )
+    twist = STORE.types["geometry_msgs/msg/Twist"](linear=_vector(linear), angular=_vector(angular))
+    return STORE.types["nav_msgs/msg/Odometry"](
+        header=header(stamp, "odom"),
+        child_frame_id="base_link",
+        pose=STORE.types["geometry_msgs/msg/PoseWithCovariance"](pose=pose, covariance=np.zeros(36)),
+        twist=STORE.types["geometry_msgs/msg/TwistWithCovariance"](twist=twist, covariance=np.zeros(36)),
+    )
+
+
 Messages = list[tuple[str, float, Any]]
 """Topic, time of reception [s after START], message."""
 

@@ -53,9 +53,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> int:
     """Fit, print the table, and write calibration and figures."""
     from realitygrad_ros.files import check_writable
-    from realitygrad_ros.robot.load import load_robot
+    from realitygrad_ros.robot.load import load_clamped_robot
 
-    configuration, model = load_robot(arguments.robot)
+    configuration, model = load_clamped_robot(arguments.robot)
     prior = configuration.nominal
     if arguments.prior is not None:
         prior = _prior(arguments.prior, configuration)
@@ -83,8 +83,10 @@ def _prior(path: Path, configuration: "RobotConfiguration") -> "SimulationParame
 
 
 def _read(bag: Path, configuration: "RobotConfiguration", namespace: str | None) -> "UniformRecording":
+    from realitygrad_ros.identification.base_at_rest import refuse_moving_base
     from realitygrad_ros.identification.recording import read_recording
 
+    refuse_moving_base(bag, namespace)
     recording = read_recording(bag, configuration.joint_names, namespace=namespace)
     for warning in recording.warnings:
         print(f"warning: '{bag}': {warning}", file=sys.stderr)

@@ -27,8 +27,8 @@ def identification_simulator(configuration: RobotConfiguration, model: RobotMode
     """
     if model.base is not None:
         raise RealityGradError(
-            f"robot '{configuration.name}' has a floating base, whose motion joint states do not tell; record the "
-            "robot clamped or hung up, and identify it with 'base: fixed' in its configuration"
+            f"robot '{configuration.name}' has a floating base, whose motion joint states do not tell; identify it as "
+            "a robot whose base is clamped or hung up"
         )
     substeps = max(1, int(np.ceil(time_step / PHYSICS_STEP - 1e-6)))
     return Simulator(

@@ -7,6 +7,7 @@ from realitygrad_ros.control.bundle import PolicyBundle
 from realitygrad_ros.control.cloning import clone, refuse_unfit
 from realitygrad_ros.control.trajectory_optimization import Trajectories, optimise
 from realitygrad_ros.errors import Cancelled
+from realitygrad_ros.identification.base_at_rest import refuse_moving_base
 from realitygrad_ros.identification.fit import FitResult, fit
 from realitygrad_ros.identification.recording import UniformRecording, read_recording
 from realitygrad_ros.identification.verdict import ParameterVerdict
@@ -165,6 +166,7 @@ def _motions(
 ) -> list[UniformRecording]:
     if cancelled():
         raise Cancelled
+    refuse_moving_base(bag)
     recording = read_recording(bag, configuration.joint_names)
     for warning in recording.warnings:
         tell(f"'{bag}': {warning}")

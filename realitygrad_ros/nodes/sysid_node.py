@@ -13,7 +13,7 @@ from realitygrad_ros.nodes.node import Diagnostics, RealityGradNode, run
 from realitygrad_ros.nodes.qos import LATCHED
 from realitygrad_ros.nodes.remote import RemoteParameters
 from realitygrad_ros.progress import CancelCheck, Progress
-from realitygrad_ros.robot.load import load_robot
+from realitygrad_ros.robot.load import load_clamped_robot
 from realitygrad_ros.robot.parameters import SimulationParameters
 
 TRAINER = "trainer_node"
@@ -29,7 +29,7 @@ class SysidNode(RealityGradNode):
     def __init__(self) -> None:
         super().__init__("sysid_node")
         robot = self.declare("robot", "ur5", "name in config/ or path of a robot's configuration", read_only=True)
-        self._configuration, self._model = load_robot(robot)
+        self._configuration, self._model = load_clamped_robot(robot)
         self.declare("iteration_directory", "runs/sysid", "where calibration.yaml is written")
         self.declare("bags", [], "bags to fit; empty: the last one that recorder/bag announced")
         declare_calibration(self, self._configuration)

@@ -1,5 +1,7 @@
 """A robot's configuration and its URDF, checked against each other."""
 
+from dataclasses import replace
+
 import numpy as np
 from jaxtyping import Float
 
@@ -44,6 +46,20 @@ def load_reaching_robot(robot: str) -> tuple[RobotConfiguration, RobotModel]:
     configuration, model = load_robot(robot)
     _ = configuration.reach  # refuses where there is none, before any work is done
     return configuration, model
+
+
+def load_clamped_robot(robot: str) -> tuple[RobotConfiguration, RobotModel]:
+    """Load a robot as `load_robot` does, its base fixed to the world: as it is when it is identified.
+
+    A robot with a floating base hangs or is clamped then, upright, and touches nothing.
+
+    Raises:
+        RealityGradError: as for `load_robot`.
+    """
+    configuration, model = load_robot(robot)
+    if not configuration.floating:
+        return configuration, model
+    return replace(configuration, floating=False, home_height=None, contact=None), load_urdf(configuration.urdf)
 
 
 def _check_joints(configuration: RobotConfiguration, model: RobotModel) -> None:
