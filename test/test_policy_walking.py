@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 from walking_policies import showing_bundle
 
-from realitygrad_ros.benchmarks.policy import synthetic_bundle
 from realitygrad_ros.control.command_loop import STALE_AFTER, VELOCITY_HOLD, CommandLoop
+from realitygrad_ros.control.observations import REACH_TERMS
 from realitygrad_ros.errors import RealityGradError
 from realitygrad_ros.robot.configuration import load_configuration
 
@@ -167,7 +167,14 @@ def test_what_is_no_number_leaves_what_was_told_before(tell, message):
 
 
 def test_a_policy_of_another_kind_of_task_is_refused():
-    reaching = synthetic_bundle(ANYMAL)
+    count = 2 * COUNT + 3
+    reaching = showing_bundle(
+        ANYMAL,
+        observation_terms=REACH_TERMS,
+        observation_mean=np.zeros(count),
+        observation_scale=np.ones(count),
+        layers=((np.zeros((COUNT, count)), np.zeros(COUNT)),),
+    )
     with pytest.raises(RealityGradError, match="observes target; a robot with a floating base has joint_states, imu"):
         CommandLoop(ANYMAL).accept(reaching)
     arm = load_configuration("ur5")

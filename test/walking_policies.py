@@ -3,10 +3,8 @@
 import numpy as np
 
 from realitygrad_ros.control.bundle import PolicyBundle
-from realitygrad_ros.control.observations import OBSERVATION_TERMS, components
+from realitygrad_ros.control.observations import WALKING_TERMS, components
 from realitygrad_ros.robot.configuration import RobotConfiguration
-
-WALKING_TERMS = tuple(term for term in OBSERVATION_TERMS if term != "target_position")
 
 SHOWN = ("velocity_command", "gait_phase", "gravity_direction", "previous_action")
 """Of which the first joints show a number each, half of it above their home: velocity forward, sine of the gait,

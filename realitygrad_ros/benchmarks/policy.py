@@ -1,4 +1,4 @@
-"""How well the policy node keeps its rate, and how fast it starts, over real DDS with joint states at full rate."""
+"""How well the policy node keeps its rate, and how fast it starts, over real DDS with sensors at full rate."""
 
 import time
 from itertools import pairwise
@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from realitygrad_ros.control.bundle import PolicyBundle
-from realitygrad_ros.control.observations import REACH_TERMS
+from realitygrad_ros.control.observations import REACH_TERMS, WALKING_TERMS, components
 from realitygrad_ros.errors import RealityGradError
 from realitygrad_ros.progress import Progress, silent
 from realitygrad_ros.robot.configuration import RobotConfiguration, load_configuration
@@ -23,7 +23,10 @@ def synthetic_bundle(configuration: RobotConfiguration, seed: int = 0, epoch: in
     """A policy of production size with random weights, which moves the robot a little around its home."""
     random = np.random.default_rng(seed)
     count = len(configuration.joint_names)
-    sizes = (2 * count + 3, *HIDDEN, count)
+    terms = WALKING_TERMS if configuration.floating else REACH_TERMS
+    widths = {term: len(components(term, configuration.joint_names)) for term in terms}
+    sizes = (sum(widths.values()), *HIDDEN, count)
+    means = {term: np.zeros(width) for term, width in widths.items()} | {"joint_position": configuration.home}
     return PolicyBundle(
         robot=configuration.name,
         joint_names=configuration.joint_names,
@@ -32,8 +35,8 @@ def synthetic_bundle(configuration: RobotConfiguration, seed: int = 0, epoch: in
             for inputs, outputs in pairwise(sizes)
         ),
         activation="tanh",
-        observation_terms=REACH_TERMS,
-        observation_mean=np.concatenate([configuration.home, np.zeros(count + 3)]),
+        observation_terms=terms,
+        observation_mean=np.concatenate([means[term] for term in terms]),
         observation_scale=np.ones(sizes[0]),
         action_offset=configuration.home,
         action_scale=np.full(count, 0.1),
@@ -49,7 +52,7 @@ def synthetic_bundle(configuration: RobotConfiguration, seed: int = 0, epoch: in
 
 
 def run(robot: str, progress: Progress = silent, seconds: float = 20.0) -> dict[str, float]:
-    """Run the policy node for `seconds`, engaged, with joint states at the robot's full rate from another process.
+    """Run the policy node for `seconds`, engaged, with sensors at the robot's full rate in another process.
 
     Returns:
         Of the node: the time from its process's start until it is ready [s], its rate [Hz], the p99 of its period
@@ -97,7 +100,7 @@ def run(robot: str, progress: Progress = silent, seconds: float = 20.0) -> dict[
 
 
 def _engage(graph: "OwnGraph", configuration: RobotConfiguration) -> None:
-    """Give the policy node a policy and a target, and engage it."""
+    """Give the policy node a policy and, where it reaches for one, a target, and engage it."""
     from geometry_msgs.msg import PointStamped
     from std_msgs.msg import UInt8MultiArray
     from std_srvs.srv import SetBool
@@ -107,10 +110,11 @@ def _engage(graph: "OwnGraph", configuration: RobotConfiguration) -> None:
 
     bundles = graph.node.create_publisher(UInt8MultiArray, "policy/bundle", LATCHED)
     bundles.publish(UInt8MultiArray(data=synthetic_bundle(configuration).to_bytes()))
-    targets = graph.node.create_publisher(PointStamped, "target", TARGET)
-    graph.wait(targets.get_subscription_count, "the policy node")
-    target = PointStamped()
-    target.header.frame_id = "base_link"
-    targets.publish(target)
+    if not configuration.floating:
+        targets = graph.node.create_publisher(PointStamped, "target", TARGET)
+        graph.wait(targets.get_subscription_count, "the policy node")
+        target = PointStamped()
+        target.header.frame_id = "base_link"
+        targets.publish(target)
     engage = graph.client(SetBool, "policy/engage")
     graph.wait(lambda: call(engage, SetBool.Request(data=True), "policy_node").success, "the policy to engage")

@@ -33,6 +33,9 @@ OBSERVATION_TERMS = (*_JOINT_TERMS, *_COMPONENTS)
 Of the base: velocity [m/s], angular velocity [rad/s], the direction of gravity. The velocity wanted: forward, left
 [m/s], turning left [rad/s]. The phase of the gait."""
 
+WALKING_TERMS = tuple(term for term in OBSERVATION_TERMS if term != "target_position")
+"""What a walking policy may observe."""
+
 
 def components(term: str, joint_names: Sequence[str]) -> tuple[str, ...]:
     """The names of a term's numbers, in their order."""
