@@ -81,7 +81,7 @@ def test_a_rollout_leaves_the_whole_recording_and_a_cancelled_one_a_robot_at_res
 
 
 def test_a_rollout_ends_where_the_policy_is_another_one_or_the_robot_falls_silent(crew, graph, directory, monkeypatch):
-    monkeypatch.setattr("realitygrad_ros.nodes.graph_crew.POLICY_TIME", 2.0)
+    monkeypatch.setattr("realitygrad_ros.nodes.graph_robot.POLICY_TIME", 2.0)
     synthetic_bundle(UR5, epoch=2).write(directory / "policy.safetensors")
     with pytest.raises(RealityGradError, match="does not take the policy of epoch 2; it has that of epoch 3"):
         crew.rollout(directory, PLAN, silent, never)
