@@ -19,6 +19,7 @@ REAL, BEFORE, AFTER, MUTED = "#22303c", "#d1603d", "#1b7f9e", "#8a97a3"
 DISSIPATION = "kd + damping"
 
 STAGE_COLOURS = {
+    "excite": "#c9b458",
     "identify": "#1b7f9e",
     "optimise": "#7fb069",
     "train": "#e6aa48",
@@ -57,16 +58,16 @@ STYLE = {
 
 def task_space_error(gaps_mm: Sequence[float], comparisons: Mapping[int, Comparison]) -> Figure:
     """Gap by iteration, and its course over a motion for the first and the last iteration."""
-    figure, (bars, course) = _subplots(1, 2, 3.0, width_ratios=(1, 2))
-    _bars(bars, gaps_mm, "mean gap [mm]")
-    for k, colour in _first_and_last(comparisons):
+    figure, (bars, course) = subplots(1, 2, 3.0, width_ratios=(1, 2))
+    draw_bars(bars, gaps_mm, "mean gap [mm]")
+    for k, colour in first_and_last(comparisons):
         comparison = comparisons[k]
         distance = 1e3 * comparison.distance()
-        step = _stride(comparison.time)
+        step = stride(comparison.time)
         course.fill_between(
             comparison.time[::step], distance.min(0)[::step], distance.max(0)[::step], color=colour, alpha=0.15, lw=0
         )
-        course.plot(comparison.time[::step], distance.mean(0)[::step], color=colour, label=_model_name(k))
+        course.plot(comparison.time[::step], distance.mean(0)[::step], color=colour, label=model_name(k))
     course.set(xlabel="time since a new target [s]", ylabel="gap [mm]", xlim=(0, None), ylim=(0, None))
     course.set_title("mean over the held-out targets, band from least to largest")
     course.legend()
@@ -75,64 +76,64 @@ def task_space_error(gaps_mm: Sequence[float], comparisons: Mapping[int, Compari
 
 def joint_trajectories(comparisons: Mapping[int, Comparison], segment: int) -> Figure:
     """Real and simulated position of every joint over one held-out motion, first and last iteration side by side."""
-    chosen = _first_and_last(comparisons)
+    chosen = first_and_last(comparisons)
     names = comparisons[chosen[0][0]].joint_names
-    figure, axes = _subplots(len(names), len(chosen), 1.25 * len(names) + 0.4, sharex=True, sharey="row", squeeze=False)
+    figure, axes = subplots(len(names), len(chosen), 1.25 * len(names) + 0.4, sharex=True, sharey="row", squeeze=False)
     for column, (k, colour) in enumerate(chosen):
         comparison = comparisons[k]
         for joint, name in enumerate(names):
-            _real_and_simulated(
+            draw_real_and_simulated(
                 axes[joint, column],
                 comparison.time,
                 comparison.measured_position[segment, :, joint],
                 comparison.simulated_position[segment, :, joint],
                 colour,
-                _model_name(k),
+                model_name(k),
             )
             axes[joint, column].set_ylabel(f"{name.removesuffix('_joint').replace('_', ' ')}\n[rad]")
-    _finish_columns(axes)
+    finish_columns(axes)
     return figure
 
 
 def end_effector_trajectories(comparisons: Mapping[int, Comparison], segment: int) -> Figure:
     """Real and simulated position of the end effector over one held-out motion, with the target."""
-    chosen = _first_and_last(comparisons)
-    figure, axes = _subplots(3, len(chosen), 4.6, sharex=True, sharey="row", squeeze=False)
+    chosen = first_and_last(comparisons)
+    figure, axes = subplots(3, len(chosen), 4.6, sharex=True, sharey="row", squeeze=False)
     for column, (k, colour) in enumerate(chosen):
         comparison = comparisons[k]
         for axis, name in enumerate("xyz"):
             panel = axes[axis, column]
             panel.axhline(comparison.target[segment, axis], color=MUTED, lw=1.0, ls=":", label="target")
-            _real_and_simulated(
+            draw_real_and_simulated(
                 panel,
                 comparison.time,
                 comparison.measured_end_effector[segment, :, axis],
                 comparison.simulated_end_effector[segment, :, axis],
                 colour,
-                _model_name(k),
+                model_name(k),
             )
             panel.set_ylabel(f"{name} [m]")
-    _finish_columns(axes)
+    finish_columns(axes)
     return figure
 
 
 def end_effector_paths(comparisons: Mapping[int, Comparison]) -> Figure:
     """Paths of the end effector through all held-out targets, seen from the front and from above."""
-    chosen = _first_and_last(comparisons)
+    chosen = first_and_last(comparisons)
     names = ("measured_end_effector", "simulated_end_effector", "target")
     everything = np.concatenate([getattr(comparisons[k], name).reshape(-1, 3) for k, _ in chosen for name in names])
     lower, upper = everything.min(0) - 0.03, everything.max(0) + 0.03
     heights = (upper - lower)[[2, 0]]
     height = 1.2 + 4.2 * heights.sum() / (upper - lower)[1]
-    figure, axes = _subplots(2, len(chosen), height, squeeze=False, height_ratios=heights)
+    figure, axes = subplots(2, len(chosen), height, squeeze=False, height_ratios=heights)
     for column, (k, colour) in enumerate(chosen):
         comparison = comparisons[k]
-        step = _stride(comparison.time)
+        step = stride(comparison.time)
         for panel, (across, up) in zip(axes[:, column], ((1, 2), (1, 0)), strict=True):
             for segment in range(len(comparison.target)):
                 real = comparison.measured_end_effector[segment, ::step]
                 simulated = comparison.simulated_end_effector[segment, ::step]
-                labels = ("real", _model_name(k)) if segment == 0 else (None, None)
+                labels = ("real", model_name(k)) if segment == 0 else (None, None)
                 panel.plot(real[:, across], real[:, up], color=REAL, label=labels[0])
                 panel.plot(simulated[:, across], simulated[:, up], color=colour, ls="--", label=labels[1])
             targets = comparison.target
@@ -154,7 +155,7 @@ def parameters(
 
     The sum kd + damping has a panel of its own: while the velocity target is zero, the data fix only the sum.
     """
-    figure, axes = _subplots(2, 3, 5.4)
+    figure, axes = subplots(2, 3, 5.4)
     shown = ["damping", "kd", DISSIPATION, "kp", "armature", "friction"]
     for panel, name in zip(axes.flat, shown, strict=True):
         joints = list(nominal["kd"])
@@ -164,7 +165,7 @@ def parameters(
         panel.plot(place, _values(nominal, name), "o", mfc="none", mec=BEFORE, ms=6, label="nominal")
         panel.plot(place, _values(fitted, name), "o", color=AFTER, ms=5, label="fitted")
         panel.set_title(f"{name} [{PARAMETER_UNITS['kd' if name == DISSIPATION else name]}]")
-        panel.set_xticks(place, [_short(joint) for joint in joints], rotation=35, ha="right")
+        panel.set_xticks(place, [short_name(joint) for joint in joints], rotation=35, ha="right")
         panel.set_xlim(-0.5, len(joints) - 0.5)
         panel.grid(axis="x", visible=False)
     figure.legend(*axes[0, 0].get_legend_handles_labels(), loc="outside upper left", ncols=3)
@@ -179,18 +180,19 @@ def _values(parameters: Mapping[str, Mapping[str, float]], name: str) -> list[fl
 
 def residual_and_target_error(residuals: Sequence[float], target_errors_mm: Sequence[float]) -> Figure:
     """Residual of the identification and error at the targets, by iteration."""
-    figure, (left, right) = _subplots(1, 2, 2.7)
-    _bars(left, residuals, "residual, RMS [-]")
-    _bars(right, target_errors_mm, "mean distance to the target at rest [mm]")
+    figure, (left, right) = subplots(1, 2, 2.7)
+    draw_bars(left, residuals, "residual, RMS [-]")
+    draw_bars(right, target_errors_mm, "mean distance to the target at rest [mm]")
     return figure
 
 
 def time_by_stage(seconds: Sequence[Mapping[str, float]]) -> Figure:
     """Where the time of each iteration went."""
-    figure, panel = _subplots(1, 1, 0.9 + 0.5 * len(seconds))
+    figure, panel = subplots(1, 1, 0.9 + 0.5 * len(seconds))
     for k, row in enumerate(seconds):
         left = 0.0
-        stages = {stage: row.get(stage, 0.0) for stage in STAGE_COLOURS}
+        # The stages of one kind of robot are not all those of another.
+        stages = {stage: row[stage] for stage in STAGE_COLOURS if stage in row}
         stages["rest"] = max(0.0, row["total"] - sum(stages.values()))
         for stage, value in stages.items():
             colour = STAGE_COLOURS.get(stage, "#d5dbe0")
@@ -206,38 +208,43 @@ def time_by_stage(seconds: Sequence[Mapping[str, float]]) -> Figure:
     return figure
 
 
-def _subplots(rows: int, columns: int, height: float, **options: Any) -> tuple[Figure, Any]:
+def subplots(rows: int, columns: int, height: float, **options: Any) -> tuple[Figure, Any]:
+    """A figure as wide as the page and `height` inches high, with its panels."""
     # Figure() instead of pyplot: no window system is asked for, and nothing is kept alive.
     figure = Figure(figsize=(9.6, height), layout="constrained")
     return figure, figure.subplots(rows, columns, **options)
 
 
-def _first_and_last(comparisons: Mapping[int, Comparison]) -> list[tuple[int, str]]:
+def first_and_last(comparisons: Mapping[int, Any]) -> list[tuple[int, str]]:
+    """Number and colour of the first and the last iteration of those given."""
     first, last = min(comparisons), max(comparisons)
     return [(first, BEFORE)] if first == last else [(first, BEFORE), (last, AFTER)]
 
 
-def _model_name(k: int) -> str:
+def model_name(k: int) -> str:
+    """Of the simulator of iteration k."""
     return "default model" if k == 0 else f"model after {k} identification{'s' if k > 1 else ''}"
 
 
-def _real_and_simulated(panel: Axes, time: Any, real: Any, simulated: Any, colour: str, name: str) -> None:
-    step = _stride(time)
+def draw_real_and_simulated(panel: Axes, time: Any, real: Any, simulated: Any, colour: str, name: str) -> None:
+    """Two curves over the same time."""
+    step = stride(time)
     panel.plot(time[::step], real[::step], color=REAL, label="real")
     panel.plot(time[::step], simulated[::step], color=colour, ls="--", label=name)
 
 
-def _finish_columns(axes: Any) -> None:
-    """Labels only where they are needed."""
+def finish_columns(axes: Any, time: str = "time since the new target [s]") -> None:
+    """Labels only where they are needed; `time` is that of the common axis."""
     for panel in axes[:, 1:].flat:
         panel.set_ylabel("")
     for panel in axes[0]:
         panel.legend(**ABOVE)
     for panel in axes[-1]:
-        panel.set_xlabel("time since the new target [s]")
+        panel.set_xlabel(time)
 
 
-def _bars(panel: Axes, values: Sequence[float], label: str) -> None:
+def draw_bars(panel: Axes, values: Sequence[float], label: str) -> None:
+    """One bar an iteration."""
     colours = [BEFORE] + [AFTER] * (len(values) - 1)
     bars = panel.bar(range(len(values)), values, color=colours, width=0.6)
     panel.bar_label(bars, [f"{value:.3g}" for value in values], padding=2)
@@ -247,9 +254,11 @@ def _bars(panel: Axes, values: Sequence[float], label: str) -> None:
     panel.grid(axis="x", visible=False)
 
 
-def _stride(time: np.ndarray) -> int:
+def stride(time: np.ndarray) -> int:
+    """Every how many samples a curve is drawn."""
     return max(1, len(time) // POINTS)
 
 
-def _short(joint: str) -> str:
+def short_name(joint: str) -> str:
+    """Of a joint."""
     return joint.removesuffix("_joint").replace("_", " ")
