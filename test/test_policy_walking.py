@@ -38,6 +38,13 @@ def shown(loop: CommandLoop, time: float) -> np.ndarray:
     return (command[:4] - HOME[:4]) / 0.5
 
 
+def stands_and_rests(loop: CommandLoop, time: float) -> None:
+    """The last command is to stand."""
+    np.testing.assert_array_equal(loop.command(time), HOME)
+    assert not loop.engaged
+    assert loop.command(time) is None
+
+
 def tilted(degrees: float) -> np.ndarray:
     """Rolled about x."""
     half = np.deg2rad(degrees) / 2.0
@@ -88,7 +95,7 @@ def test_a_policy_that_cannot_stand_is_engaged_only_by_a_velocity_that_it_knows_
     loop.engage(0.0)
     assert shown(loop, 0.0)[0] == pytest.approx(1.0, abs=1e-6)
     sense(loop, VELOCITY_HOLD + 0.01)
-    assert loop.command(VELOCITY_HOLD + 0.01) is None
+    stands_and_rests(loop, VELOCITY_HOLD + 0.01)
     assert loop.stopped_because.startswith("the policy knows no velocity (0.00")
 
 
@@ -107,7 +114,7 @@ def test_what_is_missing_or_old_is_named_and_stops_it(topic, words):
     late = STALE_AFTER + 0.02
     sense(loop, late)
     loop._news[topic] = kept
-    assert loop.command(late) is None
+    stands_and_rests(loop, late)
     assert loop.stopped_because == f"{words} are 120 ms old, more than 100 ms"
     with pytest.raises(RealityGradError, match=f"{words} are 120 ms old"):
         loop.engage(late)
@@ -129,6 +136,21 @@ def test_a_robot_that_has_fallen_is_let_go(quat_xyzw, height, reason):
     sense(loop, 0.04, quat_xyzw, height)
     assert loop.command(0.04) is None
     assert loop.stopped_because == reason
+
+
+def test_a_robot_that_is_let_go_stands():
+    loop = ready_loop()
+    loop.disengage("")
+    assert loop.command(0.0) is None  # it was not engaged
+    loop.engage(0.0)
+    assert loop.command(0.0) is not None
+    loop.disengage("")
+    stands_and_rests(loop, 0.0)
+    assert loop.stopped_because == ""
+    loop.engage(0.0)
+    loop.disengage("")
+    loop.engage(0.0)
+    assert not np.array_equal(loop.command(0.0), HOME)  # but for a policy that was engaged again
 
 
 def test_a_robot_that_lies_is_not_engaged():

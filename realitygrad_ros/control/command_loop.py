@@ -52,12 +52,17 @@ class _Engagement(NamedTuple):
     height: float
 
 
+class _Fallen(RealityGradError):
+    """A robot on legs does not stand any more."""
+
+
 class CommandLoop:
     """Holds the policy and what the robot and its operator told, and gives a command at every tick while it is engaged.
 
     It is engaged on demand alone, from the measured pose, and disengages by itself when what it observes is missing or
-    old, the policy fails, or a robot on legs has fallen; `stopped_because` then says why. One thread may give it news
-    while another one ticks. Times are of a steady clock [s].
+    old, the policy fails, or a robot on legs has fallen; `stopped_because` then says why. The last command to a robot
+    on legs that has not fallen is to stand at home: to hold a pose from the middle of a step would topple it. One thread
+    may give it news while another one ticks. Times are of a steady clock [s].
     """
 
     def __init__(self, robot: RobotConfiguration) -> None:
@@ -71,6 +76,7 @@ class CommandLoop:
         self._news: dict[str, _News | None] = dict.fromkeys(self.topics)
         self._height = 0.0
         self._previous: np.ndarray | None = None
+        self._parting: np.ndarray | None = None
         self._engagement = _Engagement(0.0, 0.0)
         self._lock = threading.Lock()
 
@@ -210,27 +216,32 @@ class CommandLoop:
             if self._previous is None:
                 self._engagement = _Engagement(time, self._height)
                 self._previous = terms["joint_position"]
+                self._parting = None
                 self.stopped_because = ""
 
     def disengage(self, reason: str) -> None:
-        """Command no more."""
+        """Command no more, but for the last command to a robot on legs."""
         with self._lock:
-            self._stop(reason)
+            self._stop(reason, self._robot.floating)
 
     def command(self, time: float) -> Float[np.ndarray, "joint"] | None:
         """The command of this tick, always finite; None where there is none to give."""
         with self._lock:
             previous, bundle = self._previous, self.bundle
-            if previous is None or bundle is None:
-                return None
-            try:
-                self._check_news(bundle, time)
-                self._check_upright()
-                self._check_height()
-                self._previous = bundle.act(self._terms(bundle, time), previous)
-            except RealityGradError as error:
-                self._stop(str(error))
-            return self._previous
+            if previous is not None and bundle is not None:
+                try:
+                    self._check_news(bundle, time)
+                    self._check_upright()
+                    self._check_height()
+                    self._previous = bundle.act(self._terms(bundle, time), previous)
+                except _Fallen as error:
+                    self._stop(str(error), stand=False)
+                except RealityGradError as error:
+                    self._stop(str(error), self._robot.floating)
+            if self._previous is not None:
+                return self._previous
+            parting, self._parting = self._parting, None
+            return parting
 
     def _terms(self, bundle: PolicyBundle, time: float) -> dict[str, np.ndarray]:
         """Everything that is known, by the name of its term."""
@@ -257,16 +268,17 @@ class CommandLoop:
             return
         lean = float(np.arccos(np.clip(news.terms["gravity_direction"] @ _UPRIGHT, -1.0, 1.0)))
         if lean > MOST_LEAN:
-            raise RealityGradError(f"the robot has fallen: it leans by {np.rad2deg(lean):.0f} degrees")
+            raise _Fallen(f"the robot has fallen: it leans by {np.rad2deg(lean):.0f} degrees")
 
     def _check_height(self) -> None:
         standing, sunk = self._robot.home_height, self._engagement.height - self._height
         if standing is not None and sunk > MOST_SINKING * standing:
-            raise RealityGradError(f"the robot has fallen: its base is {sunk:.2f} m lower than when it was engaged")
+            raise _Fallen(f"the robot has fallen: its base is {sunk:.2f} m lower than when it was engaged")
 
-    def _stop(self, reason: str) -> None:
+    def _stop(self, reason: str, stand: bool) -> None:
         if self._previous is not None:
             self._previous = None
+            self._parting = self._robot.home if stand else None
             self.stopped_because = reason
 
 

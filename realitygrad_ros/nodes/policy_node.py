@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 from diagnostic_msgs.msg import DiagnosticStatus
 from geometry_msgs.msg import PointStamped, TwistStamped
+from jaxtyping import Float
 from nav_msgs.msg import Odometry
 from sensor_msgs.msg import Imu, JointState
 from std_msgs.msg import Float64MultiArray, UInt8MultiArray
@@ -104,9 +105,10 @@ class PolicyNode(RealityGradNode):
         )
 
     def close(self) -> None:
-        """Stop commanding and end the thread."""
+        """Stop commanding and end the thread; a robot on legs is told to stand."""
         self._loop.disengage("the node ends")
         self._ticker.close()
+        self._publish(self._loop.command(time.monotonic()))
 
     def _declare_command_joints(self, configuration: RobotConfiguration) -> list[str]:
         joints = self.declare(
@@ -144,12 +146,16 @@ class PolicyNode(RealityGradNode):
         start = time.monotonic()
         was_engaged = self._loop.engaged
         command = self._loop.command(start)
-        if command is not None:
+        if self._loop.engaged:
             self._inference.add(time.monotonic() - start)
+        self._publish(command)
+        if was_engaged and not self._loop.engaged and self._loop.stopped_because:
+            self.get_logger().error(f"stopped commanding: {self._loop.stopped_because}")
+
+    def _publish(self, command: Float[np.ndarray, "joint"] | None) -> None:
+        if command is not None:
             self._message.data = array("d", command[self._command_order])
             self._publisher.publish(self._message)
-        elif was_engaged and self._loop.stopped_because:
-            self.get_logger().error(f"stopped commanding: {self._loop.stopped_because}")
 
     def _take(self, topic: str, message: Any) -> None:
         _, read = self._readers[topic]
