@@ -4,15 +4,21 @@ Contacts are points that the robot declares; each touches the ground with the lo
 the height d_i above the ground, the Jacobian J_i of its point's velocity by the robot's, and an impulse p_i, all in the
 axes of the world with the normal n = z last. Per step:
 
-    c   = J u_free + beta min(d, 0) n         velocity that the contacts would have without impulses
+    c   = J u_free + beta d n                 velocity that the contacts would have without impulses; d < 0
     G   = J A^-1 J^T                          Delassus matrix, symmetric
     p_i = -G_ii^-1 c_i                        at first
-    p_i <- prox(p_i - r_i (G_ii p_i + sum_(j != i) G_ij sigma_j p_j + c_i))     N sweeps, in order
+    s_i = G_ii p_i + sum_(j != i) G_ij sigma_j p_j + c_i
+    p_i <- prox(p_i - r_i s_i)                N sweeps, in order
     P_i = sigma_i p_i                         the impulses that act
 
-The weight sigma_i is 1 for d_i <= 0 and else 0 in a hard contact, and 1 / (1 + exp(kappa d_i)) in a smoothed one. The
-rate beta, with which a penetration decays, is ours: a sigmoid lets through a part of the weight, and a robot at rest
-would sink without end. It rests where e^(kappa d) g h = beta |d| instead.
+The weight sigma_i is 1 for d_i <= `TOUCHING` and else 0 in a hard contact, and 1 / (1 + exp(kappa d_i)) in a smoothed
+one. Three things are ours:
+
+- The rate beta, with which a penetration decays. A sigmoid lets through a part of the weight, and a robot at rest would
+  sink without end. It rests where e^(kappa d) g h = beta |d| instead.
+- Hard contact begins a tenth of a millimetre above the ground, and beta pulls a foot down from there. N sweeps leave a
+  rest of velocity, which would lift feet off now and then, and a robot would creep about on its own.
+- The step size `spectral`, with the normal impulse first.
 """
 
 from collections.abc import Mapping, Sequence
@@ -53,6 +59,9 @@ TINY = 1e-10
 
 STABLE_STEP = 1.9
 """Bound of r_i lambda_max(G_ii); a sweep of one contact alone diverges from 2 on."""
+
+TOUCHING = 1e-4
+"""Height up to which a hard contact acts [m]."""
 
 
 @dataclass(frozen=True)
@@ -115,8 +124,8 @@ def _contact_point(
 
 
 def hard_weight(height: Any) -> Any:
-    """sigma = 1 for d <= 0, else 0."""
-    return 1.0 - inside(height, 0.0, LARGE)
+    """sigma = 1 for d <= `TOUCHING`, else 0."""
+    return 1.0 - inside(height, TOUCHING, LARGE)
 
 
 def smooth_weight(height: Any, kappa: Any) -> Any:
@@ -175,18 +184,25 @@ def paper_step_sizes(G: Mapping[tuple[int, int], Any], count: int) -> list[Any]:
     The rule adds a determinant, in kg^-3, to a number. The bound matters for light robots and negative sums alone.
     """
     sums = [sum((_determinant(block(G, i, j)) for j in range(count)), start=1.0) for i in range(count)]
-    return [
-        1.0 / maximum(total_i, _spectral_bound(block(G, i, i)) * (1.0 / STABLE_STEP)) for i, total_i in enumerate(sums)
-    ]
+    bounds = [_spectral_bound(block(G, i, i)) * (1.0 / STABLE_STEP) for i in range(count)]
+    return [1.0 / maximum(*pair) for pair in zip(sums, bounds, strict=True) for _ in ("tangential", "normal")]
 
 
 def spectral_step_sizes(G: Mapping[tuple[int, int], Any], count: int) -> list[Any]:
-    """r_i = 1 / lambda_max(G_ii), from the bound of `_spectral_bound`."""
-    return [1.0 / _spectral_bound(block(G, i, i)) for i in range(count)]
+    """The largest steps that cannot overshoot: 1 / lambda_max of the tangential part of G_ii, and 1 / G_nn."""
+    r: list[Any] = []
+    for i in range(count):
+        M = block(G, i, i)
+        mean, half = 0.5 * (M[0][0] + M[1][1]), 0.5 * (M[0][0] - M[1][1])
+        r += [1.0 / (mean + sqrt(half * half + M[0][1] * M[0][1] + TINY * TINY)), 1.0 / (M[2][2] + TINY)]
+    return r
 
 
 STEP_SIZE_RULES = {"paper": paper_step_sizes, "spectral": spectral_step_sizes}
-"""Each of `STEP_SIZES`: step sizes r [contact] from G and the number of contacts."""
+"""Each of `STEP_SIZES`: from G and the number of contacts, each contact's step sizes, tangential and normal."""
+
+NORMAL_FIRST = {"paper": False, "spectral": True}
+"""Whether a rule's tangential step knows of the normal one before it: of each of `STEP_SIZES`."""
 
 
 def _determinant(M: Matrix) -> Any:
@@ -224,13 +240,15 @@ def first_impulses(G: Mapping[tuple[int, int], Any], c: Sequence[Any], count: in
 
 
 def prox(p: Vector, mu: Any) -> Vector:
-    """Into the friction cone: zero for p_n <= 0, else the tangential part shortened to mu p_n where it is longer."""
-    normal = positive_part(p[2])
-    longest = mu * normal
+    """Into the friction cone: zero for p_n = 0, else the tangential part shortened to mu p_n where it is longer.
+
+    p_n is not negative.
+    """
+    longest = mu * p[2]
     # The inverse of the tangential part's length outside of the cone, zero inside.
     inverse = inverse_root_beyond(p[0] * p[0] + p[1] * p[1] + TINY * TINY, longest * longest)
     shortened = longest * inverse + (1.0 - inside(inverse, 0.0, LARGE))
-    return [p[0] * shortened, p[1] * shortened, normal]
+    return [p[0] * shortened, p[1] * shortened, p[2]]
 
 
 @dataclass(frozen=True)
@@ -241,6 +259,7 @@ class Sweep:
     G: dict[tuple[int, int], Scalar]
     c: list[Scalar]
     r: list[Scalar]
+    """[2 contact]"""
     sigma: list[Scalar]
     mu: list[Scalar]
     p: list[Scalar]
@@ -248,13 +267,14 @@ class Sweep:
     """[3 contact], the impulses after the sweep."""
 
     @staticmethod
-    def of(count: int) -> "Sweep":
-        """For a number of contacts; the variables are `G_k_m`, `c_k`, `r_i`, `sigma_i`, `mu_i` and `p_k`."""
+    def of(count: int, step_size: str) -> "Sweep":
+        """For a number of contacts; the variables are `G_k_m`, `c_k`, `r_k`, `sigma_i`, `mu_i` and `p_k`."""
         trace = Trace("y")
         G = {(k, m): trace.variable(f"G_{k}_{m}") for k in range(3 * count) for m in range(k + 1)}
         c, p = trace.variables("c", 3 * count), trace.variables("p", 3 * count)
-        r, sigma, mu = (trace.variables(name, count) for name in ("r", "sigma", "mu"))
-        return Sweep(trace, G, c, r, sigma, mu, p, sweep(G, c, r, sigma, mu, p))
+        r, sigma, mu = trace.variables("r", 2 * count), trace.variables("sigma", count), trace.variables("mu", count)
+        swept = sweep(G, c, r, sigma, mu, p, normal_first=NORMAL_FIRST[step_size])
+        return Sweep(trace, G, c, r, sigma, mu, p, swept)
 
 
 def sweep(
@@ -264,9 +284,14 @@ def sweep(
     sigma: Sequence[Any],
     mu: Sequence[Any],
     p: Sequence[Any],
+    *,
+    normal_first: bool,
 ) -> list[Any]:
-    """One sweep over all contacts in order, each with the impulses of those before it that are new already."""
-    count, p = len(r), list(p)
+    """One sweep over all contacts in order, each with the impulses of those before it that are new already.
+
+    With `normal_first` each contact's slip is that after its own new normal impulse.
+    """
+    count, p = len(sigma), list(p)
     weighted = [p[k] * sigma[k // 3] for k in range(3 * count)]
     for i in range(count):
         own = range(3 * i, 3 * i + 3)
@@ -277,7 +302,11 @@ def sweep(
             acting = p if j == i else weighted
             products = apply(block(G, i, j), list(acting[3 * j : 3 * j + 3]))
             s = total(s, products)
-        p[own.start : own.stop] = prox([p[k] - r[i] * s_k for k, s_k in zip(own, s, strict=True)], mu[i])
+        x, y, z = (p[k] for k in own)
+        normal = positive_part(z - r[2 * i + 1] * s[2])
+        if normal_first:
+            s = total(s, scale(block(G, i, i)[2], normal - z))
+        p[own.start : own.stop] = prox([x - r[2 * i] * s[0], y - r[2 * i] * s[1], normal], mu[i])
         weighted[own.start : own.stop] = [p[k] * sigma[i] for k in own]
     return p
 

@@ -67,7 +67,8 @@ class RigidContactStep(Step):
         c: list[Number] = []
         for point in self.points():
             velocity = point.velocity(self.u_free)
-            recovery = self.settings["recovery_rate"] * positive_part(-point.height)
+            depth = positive_part(-point.height) if self.smooth else -point.height
+            recovery = self.settings["recovery_rate"] * depth
             c += [velocity[0], velocity[1], velocity[2] - recovery]
         G = self.delassus.G
         columns = {

@@ -130,7 +130,7 @@ def _smooth_loop(source: _Source) -> Lines:
 
 def _rigid_contact_loop(source: _Source, step: RigidContactStep) -> Lines:
     width, known = 3 * step.count, set[int]()
-    sweep = Sweep.of(step.count)
+    sweep = Sweep.of(step.count, step.step_size)
     before = statements(step.sweep_inputs(), source.scalar, known)
     in_sweep = ["if store != 0:", *_indented(_stores(f"iterates[t, w, k * {width} + {{i}}]", "p", width))]
     in_sweep += statements(_targets("swept_{i}", sweep.swept), source.scalar)
@@ -184,7 +184,7 @@ def _smooth_adjoint(source: _Source) -> Lines:
 
 def _rigid_contact_adjoint(source: _Source, step: RigidContactStep) -> Lines:
     scalar, width, known = source.scalar, 3 * step.count, set[int]()
-    sweep = Sweep.of(step.count)
+    sweep = Sweep.of(step.count, step.step_size)
     inputs = step.sweep_inputs()
     bar = {name: step.trace.variable(f"{name}_bar") for name in inputs}
     behind = step.adjoint_behind(*_bar_variables(step))
