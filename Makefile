@@ -11,7 +11,7 @@ INSTALLED := .venv/installed
 # A sourced ROS 2 would mix its libraries with those of the wheels.
 unexport PYTHONPATH LD_LIBRARY_PATH AMENT_PREFIX_PATH RMW_IMPLEMENTATION
 
-.PHONY: venv demo test lint bench clean
+.PHONY: venv demo test lint bench bench-learning clean
 
 venv: $(INSTALLED)
 
@@ -46,6 +46,11 @@ bench: venv
 	$(BIN)/realitygrad bench recorder --robot $(ROBOT) --json runs/bench_recorder.json
 	$(BIN)/realitygrad bench physics --robot anymal_c --json runs/bench_physics_anymal_c.json
 	$(BIN)/realitygrad bench contact --out runs/bench_contact
+
+# Takes an hour; what it has trained is not trained again.
+bench-learning: venv
+	mkdir -p runs
+	$(BIN)/realitygrad bench learning --json runs/bench_learning.json --out runs/bench_learning
 
 # Keeps runs/.
 clean:
