@@ -83,8 +83,10 @@ class Shac:
         self.critic = perceptron([observations, 64, 64, 1], 1.0, self.random)
         self.target_critic = copy.deepcopy(self.critic)
         actor_parameters = [*self.policy.network.parameters(), self.policy.log_deviation]
-        self.actor_optimizer = torch.optim.Adam(actor_parameters, settings.actor_rate, settings.betas)
-        self.critic_optimizer = torch.optim.Adam(self.critic.parameters(), settings.critic_rate, settings.betas)
+        self.actor_optimizer = torch.optim.Adam(actor_parameters, settings.actor_rate, settings.betas, fused=True)
+        self.critic_optimizer = torch.optim.Adam(
+            self.critic.parameters(), settings.critic_rate, settings.betas, fused=True
+        )
         self.iteration = 0
 
     def learn(self) -> dict[str, float]:

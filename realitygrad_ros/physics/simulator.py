@@ -248,7 +248,12 @@ class Simulator:
         if model.base is not None:
             _check_base(model.base, initial.position[:, 3:7], values["added_base_mass"])
         joined = torch.cat([values[name].expand(worlds, -1) for name in self._parameter_widths], dim=1)
-        return torch.cat(list(held.values()), dim=2), joined
+        joined_held = torch.cat(list(held.values()), dim=2) if len(held) > 1 else command
+        # All in few looks; which of them it is matters only where one is not finite.
+        if not all(map(_all_finite, (*initial, joined_held, joined))):
+            name = next(name for name, tensor in tensors.items() if not _all_finite(tensor))
+            raise ValueError(f"{'command' if name == 'target' else name} has a number that is not finite")
+        return joined_held, joined
 
     def _first_parameter(self, name: str) -> int:
         """Where a parameter begins among all parameters of a world."""
@@ -303,8 +308,6 @@ def _check_tensor(name: str, tensor: Tensor, shapes: Sequence[tuple[int, ...]] |
         raise ValueError(f"{name} must be {dtype}, not {tensor.dtype}")
     if shapes is not None and tuple(tensor.shape) not in shapes:
         raise ValueError(f"{name} must be of shape {shapes}, not {tuple(tensor.shape)}")
-    if not _all_finite(tensor):
-        raise ValueError(f"{name} has a number that is not finite")
 
 
 def _all_finite(tensor: Tensor) -> bool:
