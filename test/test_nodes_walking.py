@@ -9,7 +9,7 @@ from conftest import wait_until
 from geometry_msgs.msg import TwistStamped
 from nav_msgs.msg import Odometry
 from robot_stub import RobotStub
-from std_srvs.srv import SetBool
+from std_srvs.srv import SetBool, Trigger
 from walking_policies import showing_bundle
 
 from realitygrad_ros.nodes.qos import SENSOR_DATA, TARGET
@@ -19,6 +19,8 @@ from realitygrad_ros.robot.configuration import load_configuration
 ANYMAL = load_configuration("anymal_c")
 VELOCITY = "anymal_c_velocity"
 SHIPPED = share_directory() / "policies" / f"{VELOCITY}.safetensors"
+
+ATTEMPTS = 3
 
 
 @pytest.fixture
@@ -92,27 +94,35 @@ def test_a_policy_that_is_not_there_ends_the_node_with_one_line(start_node):
     assert node.output.endswith("policies/nobody.safetensors' cannot be read: No such file or directory\n")
 
 
+def value(status, key: str) -> str:
+    """One value of a DiagnosticStatus."""
+    return {entry.key: entry.value for entry in status.values}[key]
+
+
 @pytest.mark.skipif(not SHIPPED.is_file(), reason=f"no policy '{SHIPPED}' yet")
 def test_it_walks_on_the_twin(start_node, probe):
     nodes = [start_node("twin_node", {"robot": "anymal_c"})]
     odometry = probe.collect(Odometry, "odom", SENSOR_DATA)
+    status = probe.diagnostics_of("policy_node")
     nodes.append(start_node("policy_node", {"robot": "anymal_c", "bundle": VELOCITY}))
-    wait_until(lambda: odometry, "the twin")
-    wait_until(lambda: probe.call(SetBool, "policy/engage", SetBool.Request(data=True)).success, "to be engaged")
     velocity = probe.publisher(TwistStamped, "cmd_vel", TARGET)
     forward = TwistStamped()
     forward.twist.linear.x = 0.5
-    begin, end = odometry[-1].pose.pose.position, time.monotonic() + 6.0
-    while time.monotonic() < end:
-        velocity.publish(forward)
-        time.sleep(0.1)
-    walked = odometry[-1].pose.pose
-    assert walked.position.x - begin.x > 1.5  # 3 m, less the start and what the true robot is slower
-    assert abs(walked.position.y - begin.y) < 1.0
-    assert walked.position.z > 0.4
-    status = probe.diagnostics_of("policy_node")
-    wait_until(status, "the policy node's diagnostics")
-    assert status().message == "engaged", status().message
+    probe.node.create_timer(0.1, lambda: velocity.publish(forward))
+    wait_until(lambda: odometry, "the twin")
+    for _ in range(ATTEMPTS):
+        assert probe.call(Trigger, "twin/reset").success
+        wait_until(lambda: probe.call(SetBool, "policy/engage", SetBool.Request(data=True)).success, "to be engaged")
+        time.sleep(6.0)
+        walked = odometry[-1].pose.pose.position
+        if status().message == "engaged":
+            break
+        # Where other programs starve the nodes, commands come too late for anybody to walk.
+        assert int(value(status(), "missed ticks")) > 0, status().message
+    assert status().message == "engaged"
+    assert walked.x > 1.5  # 3 m, less the start and what the true robot is slower
+    assert abs(walked.y) < 1.0
+    assert walked.z > 0.4
 
     # Who ends the policy in the middle of a step leaves a robot that stands.
     nodes.pop().interrupt()
