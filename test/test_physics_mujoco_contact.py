@@ -92,4 +92,4 @@ def test_agreement_improves_with_the_time_step():
         np.abs(rolled_out(anymal(), 0.1, time_step=step)[0] - reference("anymal c", 0.1)[0]).max()
         for step in (5e-3, 1e-3)
     ]
-    assert errors[1] < 0.5 * errors[0]
+    assert errors[1] < 0.75 * errors[0]

@@ -178,28 +178,35 @@ def block(G: Mapping[tuple[int, int], Any], i: int, j: int) -> Matrix:
     return [[entry(G, 3 * i + a, 3 * j + b) for b in range(3)] for a in range(3)]
 
 
-def paper_step_sizes(G: Mapping[tuple[int, int], Any], count: int) -> list[Any]:
+def paper_step_sizes(G: Mapping[tuple[int, int], Any], mu: Sequence[Any]) -> list[Any]:
     """r_i = 1 / (1 + sum_j det G_ij), but no larger than is stable.
 
     The rule adds a determinant, in kg^-3, to a number. The bound matters for light robots and negative sums alone.
     """
+    count = len(mu)
     sums = [sum((_determinant(block(G, i, j)) for j in range(count)), start=1.0) for i in range(count)]
     bounds = [_spectral_bound(block(G, i, i)) * (1.0 / STABLE_STEP) for i in range(count)]
     return [1.0 / maximum(*pair) for pair in zip(sums, bounds, strict=True) for _ in ("tangential", "normal")]
 
 
-def spectral_step_sizes(G: Mapping[tuple[int, int], Any], count: int) -> list[Any]:
-    """The largest steps that cannot overshoot: 1 / lambda_max of the tangential part of G_ii, and 1 / G_nn."""
+def spectral_step_sizes(G: Mapping[tuple[int, int], Any], mu: Sequence[Any]) -> list[Any]:
+    """The largest steps that cannot overshoot: 1 / lambda_max of the tangential part of G_ii, and a normal one.
+
+    That is 1 / (G_nn + mu |G_tn|): of a foot that slips, the friction mu p_n joins in with the normal velocity. With
+    1 / G_nn the sweeps would swing up there, and gradients through them grow without bound.
+    """
     r: list[Any] = []
-    for i in range(count):
+    for i, mu_i in enumerate(mu):
         M = block(G, i, i)
         mean, half = 0.5 * (M[0][0] + M[1][1]), 0.5 * (M[0][0] - M[1][1])
-        r += [1.0 / (mean + sqrt(half * half + M[0][1] * M[0][1] + TINY * TINY)), 1.0 / (M[2][2] + TINY)]
+        largest = mean + sqrt(half * half + M[0][1] * M[0][1] + TINY * TINY)
+        coupling = sqrt(M[2][0] * M[2][0] + M[2][1] * M[2][1] + TINY * TINY)
+        r += [1.0 / largest, 1.0 / (M[2][2] + mu_i * coupling)]
     return r
 
 
 STEP_SIZE_RULES = {"paper": paper_step_sizes, "spectral": spectral_step_sizes}
-"""Each of `STEP_SIZES`: from G and the number of contacts, each contact's step sizes, tangential and normal."""
+"""Each of `STEP_SIZES`: from G and friction coefficients, each contact's step sizes, tangential and normal."""
 
 NORMAL_FIRST = {"paper": False, "spectral": True}
 """Whether a rule's tangential step knows of the normal one before it: of each of `STEP_SIZES`."""

@@ -73,7 +73,7 @@ class RigidContactStep(Step):
         G = self.delassus.G
         columns = {
             "c": c,
-            "r": STEP_SIZE_RULES[self.step_size](G, self.count),
+            "r": STEP_SIZE_RULES[self.step_size](G, self.parameters["friction_coefficient"]),
             "sigma": self.sigma,
             "mu": self.parameters["friction_coefficient"],
             "p": first_impulses(G, c, self.count),
