@@ -106,6 +106,8 @@ class Recording:
     """[m]"""
     warnings: tuple[str, ...] = ()
     """What was mended or looks odd, one line each."""
+    origin: int = 0
+    """When time zero was [ns since the epoch]."""
 
     @property
     def period(self) -> float:
@@ -199,7 +201,7 @@ def read_recording(
         states = _read_joint_states(bag, states_topic, JointMap(tuple(joint_names)))
         command_time, command = _read_commands(bag, commands_topic, tuple(joint_names))
         target_time, target = _read_targets(bag, targets_topic)
-    stamps, warnings = _choose_clock(states.received, states.stamped, states_topic)
+    stamps, warnings = choose_clock(states.received, states.stamped, states_topic)
     order = np.concatenate([[True], np.diff(stamps) > 0])
     if not order.all():
         warnings.append(f"{(~order).sum()} of {len(order)} messages on '{states_topic}' repeat a stamp; left out")
@@ -225,6 +227,7 @@ def read_recording(
         target_time=seconds(target_time),
         target=target,
         warnings=(*warnings, *mended),
+        origin=origin,
     )
 
 
@@ -309,7 +312,16 @@ def _read_targets(bag: Bag, topic: str | None) -> tuple[np.ndarray, np.ndarray]:
     return np.array([time for time, _ in messages], dtype=np.int64), values.reshape(len(messages), 3)
 
 
-def _choose_clock(received: np.ndarray, stamped: np.ndarray, topic: str) -> tuple[np.ndarray, list[str]]:
+def choose_clock(received: np.ndarray, stamped: np.ndarray, topic: str) -> tuple[np.ndarray, list[str]]:
+    """The times of messages: their header stamps, or the times of reception where the stamps are none.
+
+    Args:
+        received, stamped: [ns].
+        topic: for the warning.
+
+    Returns:
+        Times [ns], and a warning where the stamps are not used.
+    """
     fault = None
     offset = float(np.median(received - stamped)) * 1e-9
     if (stamped == 0).any():
