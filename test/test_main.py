@@ -114,9 +114,12 @@ def test_json_that_cannot_be_written_is_refused_before_the_work(
     assert [entry.name for entry in tmp_path.iterdir()] == ["folder"]
 
 
-def test_a_demo_of_a_robot_that_does_not_reach_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_demo_of_a_robot_on_legs_needs_a_policy_to_begin_with(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("realitygrad_ros.commands.legged_demo.share_directory", lambda: tmp_path)
     assert command_line.main(["demo", "--robot", "anymal_c", "--run-directory", str(tmp_path / "run")]) == 2
-    assert "robot 'anymal_c' has no 'reach' section" in capsys.readouterr().err
+    assert f"no policy '{tmp_path}/policies/anymal_c_velocity.safetensors' to begin with" in capsys.readouterr().err
     assert not (tmp_path / "run").exists()
 
 

@@ -11,8 +11,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Write the report and print its path."""
-    from realitygrad_ros.iteration.report import write_report
+    from realitygrad_ros.iteration import legged_report, report
     from realitygrad_ros.iteration.run_folder import RunFolder
 
-    print(write_report(RunFolder(arguments.run_directory.absolute())))
+    folder = RunFolder(arguments.run_directory.absolute())
+    print((legged_report if legged_report.is_of_legs(folder) else report).write_report(folder))
     return 0
