@@ -2,7 +2,8 @@
 
 PYTHON ?= python3
 ROBOT ?= ur5
-ITERATIONS ?= 2
+# Default: those of the command.
+ITERATIONS ?=
 SEED ?= 0
 
 BIN := .venv/bin
@@ -29,7 +30,7 @@ $(INSTALLED): setup.py constraints.txt
 
 demo: venv
 	mkdir -p runs
-	$(BIN)/realitygrad demo --robot $(ROBOT) --iterations $(ITERATIONS) --seed $(SEED) --json runs/demo.json
+	$(BIN)/realitygrad demo --robot $(ROBOT) $(addprefix --iterations ,$(ITERATIONS)) --seed $(SEED) --json runs/demo.json
 
 test: venv
 	$(BIN)/python -m pytest
