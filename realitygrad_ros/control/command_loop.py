@@ -61,8 +61,9 @@ class CommandLoop:
 
     It is engaged on demand alone, from the measured pose, and disengages by itself when what it observes is missing or
     old, the policy fails, or a robot on legs has fallen; `stopped_because` then says why. The last command to a robot
-    on legs that has not fallen is to stand at home: to hold a pose from the middle of a step would topple it. One thread
-    may give it news while another one ticks. Times are of a steady clock [s].
+    on legs that has not fallen is to stand at home: to hold a pose from the middle of a step would topple it.
+
+    One thread may give it news while another one ticks. Times are of a steady clock [s].
     """
 
     def __init__(self, robot: RobotConfiguration) -> None:
