@@ -131,6 +131,18 @@ def test_sweeps_come_nearer_to_the_solution(rule, seed, mass):
     assert changes[99] <= changes[9]
 
 
+@pytest.mark.parametrize("rule", STEP_SIZE_RULES)
+def test_sweeps_do_not_swing_up_where_friction_pushes_a_foot_into_the_ground(rule):
+    """A step of 1 / G_nn makes p_n <- 1 - 1.125 p_n of this foot that slips; gradients through it grew by 1e8."""
+    G = {(0, 0): 1.0, (1, 0): 0.0, (1, 1): 1.0, (2, 0): 0.9, (2, 1): 0.0, (2, 2): 1.0}
+    c, mu = [-5.0, 0.0, -1.0], 1.25
+    p = first_impulses(G, c, 1)
+    for _ in range(200):
+        p = sweep(G, c, STEP_SIZE_RULES[rule](G, [mu]), [1.0], [mu], p, normal_first=NORMAL_FIRST[rule])
+    normal = 1.0 / (1.0 + 0.9 * mu)
+    np.testing.assert_allclose(p, [mu * normal, 0.0, normal], atol=1e-9)
+
+
 def loaded(robot: LeggedRobot, mode: str, initial: State, steps: int):
     """The end of a rollout and the gradient of its sum by every input."""
     worlds = len(initial.position)
