@@ -105,8 +105,8 @@ def test_a_gradient_that_cannot_be_right_ends_the_training_and_leaves_the_policy
 
 
 def test_the_actors_gradient_agrees_with_a_difference_of_its_loss(anymal):
-    """Through the policy, eight steps of the simulator, the rewards and the critic; float32, hence the tolerance."""
-    one = trainer(anymal, WALK, settings=replace(SHORT, horizon=8))
+    """Through the policy, four commands of the simulator, the rewards and the critic; float32, hence the tolerance."""
+    one = trainer(anymal, WALK)
     state = {name: tensor.clone() for name, tensor in one.state().items()}
     parameters = [*one.policy.network.parameters(), one.policy.log_deviation]
     random = torch.Generator().manual_seed(0)
@@ -122,10 +122,10 @@ def test_the_actors_gradient_agrees_with_a_difference_of_its_loss(anymal):
     one.actor_optimizer.zero_grad()
     loss(0.0).backward()
     analytic = sum(float((p.grad * d).sum()) for p, d in zip(parameters, direction, strict=True))
-    step = 0.01
+    step = 3e-3
     with torch.no_grad():
         difference = float(loss(step) - loss(-step)) / (2.0 * step)
-    assert analytic == pytest.approx(difference, rel=0.05)
+    assert analytic == pytest.approx(difference, rel=0.02)
 
 
 def test_a_worlds_fate_does_not_depend_on_how_worlds_are_shared(anymal):

@@ -124,7 +124,7 @@ class Ppo:
             "learning_rate": self.algorithm.learning_rate,
             "samples": float(samples),
             "seconds": seconds,
-            "steps_per_second": samples * self.worlds.robot.simulator.substeps / seconds,
+            "steps_per_second": samples * self.worlds.robot.substeps / seconds,
         }
 
     @torch.no_grad()

@@ -119,7 +119,7 @@ class Shac:
             "falls": float(window.fallen.sum()),
             "samples": float(samples),
             "seconds": seconds,
-            "steps_per_second": samples * self.worlds.robot.simulator.substeps / seconds,
+            "steps_per_second": samples * self.worlds.robot.substeps / seconds,
         }
         return figures | {f"reward_{name}": float(term.detach().mean()) for name, term in terms.items()}
 

@@ -61,6 +61,11 @@ class LeggedRobot(NamedTuple):
     """Change of a joint's position target by an action of one [rad]."""
     period: float
     """Between two actions [s]."""
+    substeps: int
+    """Physics steps between two actions."""
+    lower: Float[Tensor, "joint"]
+    """Limits of the position targets [rad]."""
+    upper: Float[Tensor, "joint"]
     gains: Mapping[str, Float[Tensor, "joint"]]
     """`kp` and `kd` of the servos."""
 

@@ -21,6 +21,12 @@ class Randomisation:
     """Of all feet of a robot; none: the configuration's."""
     added_base_mass: Range = (0.0, 0.0)
     """[kg]"""
+    damping: Range | None = None
+    """Of every joint by itself [N m s/rad]; none: the robot's parameters."""
+    friction: Range | None = None
+    """Of every joint by itself [N m]; none: the robot's parameters."""
+    delay: Range = (0.0, 0.0)
+    """From an observation to the command that it leads to, of an episode [s]; less than a control step."""
     kick: float = 0.0
     """Largest sudden change of the base's horizontal velocity, by component [m/s]."""
     kick_interval: Range = (10.0, 15.0)
@@ -88,6 +94,9 @@ VELOCITY = WalkingTask(
     randomisation=Randomisation(
         friction_coefficient=(0.5, 1.25),  # (b)
         added_base_mass=(-5.0, 5.0),  # (b)
+        damping=(0.0, 3.0),  # (c): what an identification may find
+        friction=(0.0, 3.0),  # (c)
+        delay=(0.0, 0.015),  # (c): of messages, and of the policy's own computation
         kick=0.5,  # (b)
         kick_interval=(10.0, 15.0),  # (b)
         observation_noise={  # (c): what good encoders, an IMU and a state estimator leave

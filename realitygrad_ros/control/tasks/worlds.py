@@ -64,7 +64,6 @@ def legged_robot(
     simulator = Simulator(
         model,
         time_step=contact.time_step,
-        substeps=round(period / contact.time_step),
         gravity=configuration.gravity.tolist(),
         friction_velocity=configuration.friction_velocity,
         threads=threads,
@@ -78,6 +77,9 @@ def legged_robot(
         home_height=configuration.home_height,
         action_scale=ACTION_SCALE,
         period=period,
+        substeps=round(period / contact.time_step),
+        lower=torch.tensor(model.limit_array("lower"), dtype=torch.float32),
+        upper=torch.tensor(model.limit_array("upper"), dtype=torch.float32),
         gains={name: tensor[0] for name, tensor in parameter_tensors(parameters).items() if name in ("kp", "kd")},
     )
 
@@ -106,9 +108,8 @@ class Worlds:
         """
         self.robot, self.task, self.share = robot, task, share
         self.random = torch.Generator().manual_seed(seed)
-        joint_values = {name: value.expand(share.count, -1) for name, value in parameter_tensors(parameters).items()}
-        self._joint_values = joint_values
-        self.situation, self.conditions = self._begun()
+        self._nominal = {name: value.expand(share.count, -1) for name, value in parameter_tensors(parameters).items()}
+        self.situation, self.conditions, self._delay = self._begun()
         age = self._uniform(0.0, task.duration)[:, 0]
         self.situation = self.situation._replace(time=(age / robot.period).floor() * robot.period)
         self._until_kick = self._uniform(*task.randomisation.kick_interval)[:, 0]
@@ -128,10 +129,17 @@ class Worlds:
 
     def advance(self, situation: Situation, action: Float[Tensor, "world joint"]) -> Step:
         """One control step; differentiable by situation and action."""
-        target = self.robot.home + self.robot.action_scale * action
-        states = self.robot.simulator.rollout(situation.state, target[None], self._joint_values | self.conditions)
+        robot = self.robot
+        target = (robot.home + robot.action_scale * action).clamp(robot.lower, robot.upper)
+        before = robot.home + robot.action_scale * situation.previous_action
+        # The command of a policy comes a little after what it observed; until then the one before it acts.
+        waiting = torch.arange(robot.substeps)[:, None] < (self._delay / robot.simulator.time_step).round()
+        command = torch.where(waiting[..., None], before, target)
+        states = robot.simulator.rollout(situation.state, command, self.conditions)
         after = State(states.position[-1], states.velocity[-1])
-        following = Situation(after, action, situation.command, situation.time + self.robot.period)
+        # What the robot's computer knows of its action is the command that it gave.
+        done_action = (target - robot.home) / robot.action_scale
+        following = Situation(after, done_action, situation.command, situation.time + robot.period)
         with torch.no_grad():
             fallen = after.position[:, 2] < self.task.least_base_height
             late = following.time > self.task.duration - 0.5 * self.robot.period
@@ -142,7 +150,8 @@ class Worlds:
         situation = self._disturbed(step.following)
         done = step.fallen | step.late
         if done.any():
-            begun, conditions = self._begun()
+            begun, conditions, delay = self._begun()
+            self._delay = torch.where(done, delay, self._delay)
             situation = Situation(*(_chosen(done, new, old) for new, old in zip(begun, situation, strict=True)))
             self.conditions = {
                 name: torch.where(done[:, None], conditions[name], old) for name, old in self.conditions.items()
@@ -163,7 +172,7 @@ class Worlds:
         """Everything that the next steps of these worlds depend on, by name."""
         s = self.situation
         situation = {"position": s.state.position, "velocity": s.state.velocity, "previous_action": s.previous_action}
-        situation |= {"command": s.command, "time": s.time, "until_kick": self._until_kick}
+        situation |= {"command": s.command, "time": s.time, "until_kick": self._until_kick, "delay": self._delay}
         conditions = {f"conditions.{name}": value for name, value in self.conditions.items()}
         return situation | conditions | {"random": self.random.get_state()}
 
@@ -171,7 +180,7 @@ class Worlds:
         """Become what `state` described."""
         s = state
         self.situation = Situation(State(s["position"], s["velocity"]), s["previous_action"], s["command"], s["time"])
-        self._until_kick = s["until_kick"]
+        self._until_kick, self._delay = s["until_kick"], s["delay"]
         self.conditions = {name: s[f"conditions.{name}"] for name in self.conditions}
         self.random.set_state(s["random"])
 
@@ -189,8 +198,8 @@ class Worlds:
         state = situation.state._replace(velocity=situation.state.velocity + torch.where(now, kick, 0.0))
         return situation._replace(state=state, command=torch.where(now, self._command(), situation.command))
 
-    def _begun(self) -> tuple[Situation, dict[str, Tensor]]:
-        """New episodes in all worlds, and their conditions."""
+    def _begun(self) -> tuple[Situation, dict[str, Tensor], Tensor]:
+        """New episodes in all worlds, the parameters of the simulator in them, and the delays of commands [s]."""
         robot, randomisation, w = self.robot, self.task.randomisation, self.share.count
         n = len(robot.home)
         lift, tilt = self._uniform(0.0, START["lift"]), self._uniform(-0.5 * START["tilt"], 0.5 * START["tilt"], 2)
@@ -198,11 +207,21 @@ class Worlds:
         joint_position = robot.home + self._uniform(-START["joint"], START["joint"], n)
         position = torch.cat([torch.zeros(w, 2), robot.home_height + lift, orientation, joint_position], 1)
         velocity = self._uniform(-START["velocity"], START["velocity"], 6 + n)
-        conditions = {"added_base_mass": self._uniform(*randomisation.added_base_mass)}
+        situation = Situation(State(position, velocity), torch.zeros(w, n), self._command(), torch.zeros(w))
+        return situation, self._conditions(n), self._uniform(*randomisation.delay)[:, 0]
+
+    def _conditions(self, joints: int) -> dict[str, Tensor]:
+        """Parameters of the simulator in new episodes."""
+        randomisation, feet = self.task.randomisation, self.robot.heights.output_count
+        conditions = self._nominal | {"added_base_mass": self._uniform(*randomisation.added_base_mass)}
         if randomisation.friction_coefficient is not None:
-            feet = robot.heights.output_count
-            conditions["friction_coefficient"] = self._uniform(*randomisation.friction_coefficient).expand(w, feet)
-        return Situation(State(position, velocity), torch.zeros(w, n), self._command(), torch.zeros(w)), conditions
+            alike = self._uniform(*randomisation.friction_coefficient).expand(self.share.count, feet)
+            conditions["friction_coefficient"] = alike
+        for name in ("damping", "friction"):
+            drawn = getattr(randomisation, name)
+            if drawn is not None:
+                conditions[name] = self._uniform(*drawn, joints)
+        return conditions
 
     def _command(self) -> Tensor:
         lower, upper = torch.tensor(self.task.command_lower), torch.tensor(self.task.command_upper)
