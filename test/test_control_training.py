@@ -79,6 +79,19 @@ def test_a_checkpoint_of_another_version_or_without_a_plan_is_refused(trained, t
         read_checkpoint(path, PLAN)
 
 
+@pytest.mark.parametrize("change", ["lacks a tensor", "has another shape"])
+def test_a_checkpoint_of_another_network_is_refused_by_name(trained, anymal, tmp_path, change):
+    configuration, model = anymal
+    state, curve = read_checkpoint(trained[0] / CHECKPOINT, PLAN)
+    if change == "lacks a tensor":
+        del state["worlds.command"]
+    else:
+        state["policy.network.0.weight"] = torch.zeros(3, 3)
+    training.write_checkpoint(tmp_path / CHECKPOINT, PLAN, state, curve)
+    with pytest.raises(RealityGradError, match=f"checkpoint '{tmp_path / CHECKPOINT}' was written by another version"):
+        train(PLAN, configuration, model, configuration.nominal, tmp_path)
+
+
 @pytest.mark.parametrize("damage", [lambda whole: whole[: len(whole) // 2], lambda whole: b"", lambda whole: whole[8:]])
 def test_a_damaged_checkpoint_is_refused_by_name(trained, tmp_path, damage):
     path = tmp_path / CHECKPOINT

@@ -145,7 +145,14 @@ def _begin(
     if folder is None or not (folder / CHECKPOINT).exists():
         return algorithm, []
     state, curve = read_checkpoint(folder / CHECKPOINT, plan)
-    algorithm.load(state)
+    try:
+        algorithm.load(state)
+    except (KeyError, RuntimeError, ValueError) as error:
+        reason = str(error).splitlines()[0]
+        raise RealityGradError(
+            f"checkpoint '{folder / CHECKPOINT}' was written by another version of this package ({reason}); choose "
+            "another folder, or remove it"
+        ) from error
     return algorithm, curve
 
 
