@@ -68,7 +68,7 @@ def read_walk(path: Path, configuration: RobotConfiguration) -> WalkRecording:
         position=np.concatenate([position, orientation, uniform.position], axis=1),
         velocity=np.concatenate([velocity, uniform.velocity], axis=1),
         wanted=np.where(held[:, None] >= 0, wanted[held], 0.0) if len(wanted) else np.zeros((len(time), 3)),
-        engagements=_engagements(recording.command_time[recording.command_time <= time[-1]]),
+        engagements=_engagements(recording.command_time[recording.command_time <= time[-1] + 1e-9]),
         warnings=(*recording.warnings, *warnings),
     )
 

@@ -52,6 +52,7 @@ def simulate_walk(
     loop = CommandLoop(configuration)
     loop.accept(bundle)
     values = parameter_tensors(parameters)
+    commands = round(robot.period / (robot.simulator.time_step * robot.simulator.substeps))
     position, velocity = (np.full((len(wanted), len(part)), np.nan) for part in initial)
     position[0], velocity[0] = initial
     for k in range(len(wanted) - 1):
@@ -63,8 +64,8 @@ def simulate_walk(
         if not loop.engaged or command is None:
             break
         state = State(*(torch.tensor(array[k : k + 1], dtype=torch.float32) for array in (position, velocity)))
-        target = torch.tensor(command, dtype=torch.float32)[None, None]
-        after = robot.simulator.rollout(state, target, values)
+        held = torch.tensor(command, dtype=torch.float32).expand(commands, 1, -1)
+        after = robot.simulator.rollout(state, held, values)
         position[k + 1], velocity[k + 1] = (tensor[-1, 0].numpy() for tensor in after)
     return Walk(position, velocity, loop.stopped_because)
 

@@ -33,6 +33,9 @@ VELOCITY_PERIOD = 0.1
 ENGAGE_TIME = 2.0
 """How long the policy node may refuse to engage, because the robot was just moved [s]."""
 
+NEWS_TIME = 0.2
+"""How long until every node has seen that the twin was placed anew [s]."""
+
 TOLD_STEPS = 25
 """Progress is told once in so many commands of a chirp."""
 
@@ -139,3 +142,4 @@ class LeggedCrew(RemoteIdentification):
         answer = call(self._reset, Trigger.Request(), TWIN)
         if not answer.success:
             raise RealityGradError(f"twin/reset failed: {answer.message}")
+        time.sleep(NEWS_TIME)
