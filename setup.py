@@ -32,6 +32,7 @@ setup(
         ("share/ament_index/resource_index/packages", [f"resource/{NAME}"]),
         (f"share/{NAME}", ["package.xml"]),
         *shared("launch"),
+        *shared("policies"),
         *shared("config"),
         *shared("urdf"),
     ],

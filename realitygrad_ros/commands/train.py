@@ -69,7 +69,7 @@ def run(arguments: argparse.Namespace) -> int:
     last = training.curve[-1]
     figures = {"samples": int(last["samples"]), "seconds": last["seconds"], "reward": last["reward"]}
     figures |= episodes.figures() | {"episodes": 64}
-    print(table([(name, f"{value:.5g}") for name, value in figures.items()], "<>"))
+    print(table([(name, "-" if value is None else f"{value:.5g}") for name, value in figures.items()], "<>"))
     print(f"policy: {folder / POLICY}")
     write_json(arguments.json, figures | {"curve": training.curve})
     return 0

@@ -28,20 +28,20 @@ class Episodes:
     returns: Float[Tensor, "world"]
     """Sum of the rewards until the fall, or the end."""
 
-    def figures(self) -> dict[str, float]:
-        """`falls`; `return_mean`; and, after the settling, of worlds that never fell, the mean speed forward
-        `speed_mean_mps` and the mean distance of the horizontal velocity from the command `tracking_error_mps`.
+    def figures(self) -> dict[str, float | None]:
+        """`falls`, `return_mean`, and, after the settling, of worlds that never fell, none if all did:
+
+        `speed_mean_mps` forward, and `tracking_error_mps`, the mean distance of the horizontal velocity from the
+        command.
         """
         upright = self.standing[-1]
+        figures: dict[str, float | None] = {"falls": int((~upright).sum()), "return_mean": float(self.returns.mean())}
+        if not upright.any():
+            return figures | {"speed_mean_mps": None, "tracking_error_mps": None}
         settled = self.motion.before.time[:, 0] >= SETTLING
         velocity = self.motion.after.velocity[settled][:, upright, :2]
         error = (velocity - self.motion.before.command[settled][:, upright, :2]).norm(dim=-1)
-        return {
-            "falls": int((~upright).sum()),
-            "return_mean": float(self.returns.mean()),
-            "speed_mean_mps": float(velocity[..., 0].mean()),
-            "tracking_error_mps": float(error.mean()),
-        }
+        return figures | {"speed_mean_mps": float(velocity[..., 0].mean()), "tracking_error_mps": float(error.mean())}
 
 
 @torch.no_grad()
