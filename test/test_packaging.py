@@ -62,7 +62,7 @@ def test_every_package_is_installed(setup: dict[str, Any]) -> None:
 
 def test_every_data_file_is_installed(setup: dict[str, Any]) -> None:
     installed = {f"{folder}/{Path(file).name}": ROOT / file for folder, files in setup["data_files"] for file in files}
-    for folder in ("config", "launch", "urdf"):
+    for folder in ("config", "launch", "policies", "urdf"):
         for file in (path for path in (ROOT / folder).rglob("*") if path.is_file() and "__pycache__" not in path.parts):
             assert installed.pop(f"share/{PACKAGE}/{file.relative_to(ROOT)}") == file
     marker = f"share/ament_index/resource_index/packages/{PACKAGE}"
