@@ -206,19 +206,30 @@ class ReachProblem:
         """Rest on targets.
 
         Raises:
-            RealityGradError: a target is out of reach.
+            RealityGradError: a target is out of reach, or a servo without kp cannot hold the arm there.
         """
         position = goal_posture(self.kinematics, self.home, target)
         return Goal(target, position, self.rest_command(position))
 
     def rest_command(self, position: Float[Tensor, "world joint"]) -> Float[Tensor, "world joint"]:
-        """The command that holds the arm at `position`: u = q + g(q) / kp, with g the torque of gravity [rad]."""
+        """The command that holds the arm at `position`: u = q + g(q) / kp, with g the torque of gravity [rad].
+
+        Raises:
+            RealityGradError: a servo without kp has to carry something.
+        """
         q = list(position.double().numpy().T)
         rest = [0.0] * len(q)
         g = inverse_dynamics(self.model, q, rest, rest, self.simulator.gravity)
         # A joint whose axis is vertical carries nothing, which is one number for all worlds.
         torque = np.stack([np.broadcast_to(g_i, q[0].shape) for g_i in g], axis=-1)
-        return position + torch.from_numpy(torque).float() / self.parameters["kp"]
+        command = position + torch.from_numpy(torque).float() / self.parameters["kp"]
+        finite = command.isfinite().all(dim=0)
+        if not finite.all():
+            joint = self.model.joint_names[int(finite.int().argmin())]
+            raise RealityGradError(
+                f"the command that holds joint '{joint}' at rest is not finite; check the calibration's kp"
+            )
+        return command
 
     def cost(
         self,
