@@ -1,6 +1,6 @@
 """A crew of a robot on legs without ROS: this process steps the twin, tells the command loop, and writes the bags."""
 
-import dataclasses
+from itertools import pairwise
 
 import numpy as np
 from bag_writing import COMMANDS, START, command, imu, joint_state, odometry, twist_stamped, write_bag
@@ -8,6 +8,8 @@ from walking_policies import showing_bundle
 
 from realitygrad_ros.control.bundle import PolicyBundle
 from realitygrad_ros.control.command_loop import CommandLoop
+from realitygrad_ros.control.observations import components
+from realitygrad_ros.control.tasks.legged import OBSERVATIONS
 from realitygrad_ros.errors import Cancelled
 from realitygrad_ros.robot.configuration import load_configuration
 from realitygrad_ros.twin.configuration import load_twin_configuration
@@ -16,12 +18,24 @@ from realitygrad_ros.twin.twin import STEP_RATE, Twin
 ANYMAL = load_configuration("anymal_c")
 
 
-def constant_bundle(offset=0.0, configuration=ANYMAL, **changes) -> PolicyBundle:
-    """A policy that holds every joint `offset` [rad] from home, one value for all or one a joint."""
-    bundle = showing_bundle(configuration)
-    (weight, bias) = bundle.layers[0]
-    action = np.broadcast_to(np.asarray(offset) / bundle.action_scale, bias.shape)
-    return dataclasses.replace(bundle, layers=((0.0 * weight, action),), **changes)
+def constant_bundle(offset=0.0, **changes) -> PolicyBundle:
+    """A policy of the usual network, which holds every joint `offset` [rad] from home: one value, or one a joint.
+
+    It knows velocities from -1 to 1.
+    """
+    terms = tuple(OBSERVATIONS)
+    names = [(term, name) for term in terms for name in components(term, ANYMAL.joint_names)]
+    widths = [len(names), 128, 64, 32, len(ANYMAL.joint_names)]
+    layers = [(np.zeros((outer, inner)), np.zeros(outer)) for inner, outer in pairwise(widths)]
+    layers[-1][1][:] = np.asarray(offset) / 0.5
+    return showing_bundle(
+        ANYMAL,
+        layers=tuple(layers),
+        observation_terms=terms,
+        observation_mean=np.zeros(len(names)),
+        observation_scale=np.array([3.0**-0.5 if term == "velocity_command" else 1.0 for term, _ in names]),
+        **changes,
+    )
 
 
 def crouching_bundle(**changes) -> PolicyBundle:

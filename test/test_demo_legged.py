@@ -22,6 +22,9 @@ def test_a_robot_that_falls_is_identified_while_it_hangs_and_learns_to_stand(tmp
     monkeypatch.setenv("ROS_AUTOMATIC_DISCOVERY_RANGE", "LOCALHOST")
     # Plots have a test of their own, and take seconds.
     monkeypatch.setattr("realitygrad_ros.iteration.legged_report.svg", lambda figure: "")
+    # From the policy that falls on it would take minutes to stand; an untrained one hardly moves.
+    monkeypatch.setattr("realitygrad_ros.iteration.legged_training.take_over", lambda policy, bundle: None)
+    monkeypatch.setattr("realitygrad_ros.iteration.legged_training.CRITIC_ITERATIONS", 1)
     configuration, model = load_robot("anymal_c")
     crouching_bundle().write(tmp_path / "falls.safetensors")
     task = LeggedTask(
@@ -32,7 +35,7 @@ def test_a_robot_that_falls_is_identified_while_it_hangs_and_learns_to_stand(tmp
         truth=load_twin_configuration("anymal_c").truth.reordered(configuration.joint_names),
         schedule=(Stretch("stand", (0.0, 0.0, 0.0), 2.0), Stretch("forward", (0.3, 0.0, 0.0), 1.5)),
         chirp=Chirp(duration=3.0, lowest=0.5),
-        training_iterations=1,  # an untrained policy hardly moves
+        training_iterations=1,
     )
     specs = node_specs("anymal_c", "twin", tmp_path)
     figures = json.loads(json.dumps(demonstrate(specs, tmp_path, task, iterations=1), allow_nan=False))

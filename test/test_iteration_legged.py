@@ -5,14 +5,19 @@ import re
 
 import numpy as np
 import pytest
+import torch
 from bag_writing import COMMANDS, START, command, joint_state, odometry, twist_stamped, write_bag
 from legged_local_crew import ANYMAL, LeggedLocalCrew, constant_bundle, crouching_bundle
+from walking_policies import showing_bundle
 
 from realitygrad_ros.control.bundle import PolicyBundle
+from realitygrad_ros.control.shac import part
 from realitygrad_ros.control.tasks.walking import VELOCITY, Randomisation
 from realitygrad_ros.control.tasks.worlds import Share, Worlds, legged_robot
+from realitygrad_ros.control.training import read_checkpoint
 from realitygrad_ros.control.walking_policy import WalkingPolicy
 from realitygrad_ros.errors import RealityGradError
+from realitygrad_ros.iteration import legged_training
 from realitygrad_ros.iteration.legged_comparison import SETTLING, WalkComparison
 from realitygrad_ros.iteration.legged_figures import over_a_cycle, steps_shown
 from realitygrad_ros.iteration.legged_loop import STAGES, LeggedTask, run_iteration
@@ -59,17 +64,19 @@ def task(crew, tmp_path_factory):
 def finished(crew, task, tmp_path_factory):
     """A run with iterations 0 and 1, killed once in each of their stages, and what was told meanwhile."""
     run, told = RunFolder(tmp_path_factory.mktemp("run")), []
-    for k in (0, 1):
-        for stage in STAGES if k else ("rollout", "measure"):
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(legged_training, "CRITIC_ITERATIONS", 1)
+        for k in (0, 1):
+            for stage in STAGES if k else ("rollout", "measure"):
 
-            def kill(now, fraction, figures, k=k, stage=stage):
-                if (now, figures["iteration"]) == (stage, k):
-                    raise Killed
+                def kill(now, fraction, figures, k=k, stage=stage):
+                    if (now, figures["iteration"]) == (stage, k):
+                        raise Killed
 
-            with pytest.raises(Killed):
-                run_iteration(run, task, crew, kill, never, told.append)
-            assert read_record(run.directory(k), stage) is None
-    metrics = run_iteration(run, task, crew, silent, never, told.append)
+                with pytest.raises(Killed):
+                    run_iteration(run, task, crew, kill, never, told.append)
+                assert read_record(run.directory(k), stage) is None
+        metrics = run_iteration(run, task, crew, silent, never, told.append)
     return run, metrics, told + crew.told
 
 
@@ -131,14 +138,44 @@ def test_a_run_of_another_schedule_is_walked_again(finished, crew, task, tmp_pat
 
 
 def test_a_policy_that_falls_in_the_simulator_is_not_given_to_the_robot(task, monkeypatch, tmp_path):
-    from realitygrad_ros.iteration import legged_training
-
     class Falling:
         bundle, curve = crouching_bundle(), ()
 
+    monkeypatch.setattr(legged_training, "_write_beginning", lambda *_: None)
     monkeypatch.setattr(legged_training, "train", lambda *_, **__: Falling)
     with pytest.raises(RealityGradError, match="is not given to the robot: in the simulator the robot has fallen"):
-        legged_training.train_policy(task, CONFIGURATION.nominal, tmp_path, silent, never)
+        legged_training.train_policy(task, Falling.bundle, CONFIGURATION.nominal, tmp_path, silent, never)
+
+
+def test_training_begins_with_the_very_policy_before(task, monkeypatch, tmp_path):
+    random = torch.Generator().manual_seed(0)
+    width = len(constant_bundle().observation_mean)
+    before, after = (WalkingPolicy(width, len(CONFIGURATION.home), random) for _ in range(2))
+    before.normalizer.update(torch.randn(100, width, generator=random) * torch.logspace(-3, 1, width))
+    bundle = before.to_bundle(VELOCITY, MODEL, CONFIGURATION, CONFIGURATION.nominal, epoch=0, parent="")
+    legged_training.take_over(after, bundle)
+    observation = torch.randn(50, width, generator=random)
+    torch.testing.assert_close(after(observation), before(observation), atol=1e-4, rtol=1e-3)
+    with pytest.raises(RealityGradError, match=r"epoch 7 cannot be trained further: .* layers \[\(12, 50\)\]"):
+        legged_training.take_over(after, dataclasses.replace(showing_bundle(ANYMAL), epoch=7))
+
+    # While the critic learns, nothing else does.
+    monkeypatch.setattr(legged_training, "CRITIC_ITERATIONS", 2)
+    plans = []
+
+    def keep(plan, *_, **__):
+        plans.append(plan)
+        raise Killed
+
+    monkeypatch.setattr(legged_training, "train", keep)
+    with pytest.raises(Killed):
+        legged_training.train_policy(task, bundle, CONFIGURATION.nominal, tmp_path, silent, never)
+    state, curve = read_checkpoint(tmp_path / "checkpoint.safetensors", plans[0])
+    begun = part(state, "policy")
+    assert int(state["iteration"]) == task.training_iterations == plans[0].iterations - task.training_iterations
+    assert curve == []
+    for name, value in after.network.state_dict().items():
+        assert torch.equal(begun[f"network.{name}"], value)
 
 
 def test_falls_on_the_robot_and_in_the_simulator_are_counted(crew, tmp_path):
@@ -164,8 +201,6 @@ def test_falls_on_the_robot_and_in_the_simulator_are_counted(crew, tmp_path):
 
 
 def test_the_simulated_walk_is_that_of_the_worlds_in_which_policies_learn():
-    import torch
-
     robot = legged_robot(MODEL, CONFIGURATION, CONFIGURATION.nominal, CONTACT)
     calm = dataclasses.replace(VELOCITY, randomisation=Randomisation())
     worlds = Worlds(robot, CONFIGURATION.nominal, calm, Share(0, 1, 1), seed=1)

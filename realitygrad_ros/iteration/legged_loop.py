@@ -225,7 +225,7 @@ class _Iteration:
 
         def work() -> Figures:
             folder = self._directory / f"training_{digest_of_value(made_from)[:8]}"
-            bundle, figures = train_policy(task, parameters, folder, self._progress, self._cancelled)
+            bundle, figures = train_policy(task, parent, parameters, folder, self._progress, self._cancelled)
             bundle = dataclasses.replace(bundle, epoch=parent.epoch + 1, parent=parent.digest)
             bundle.write(self._directory / "policy.safetensors")
             return figures

@@ -1,16 +1,26 @@
-"""A walking policy for a calibrated simulator."""
+"""A walking policy for a calibrated simulator, from the policy before it.
+
+It keeps its network and its normaliser. A critic is learned first, while the policy stands still: by one that knows
+nothing the policy would unlearn what it can. Then training goes on as the second half of a usual one, with the learning
+rates of that.
+"""
 
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
+import torch
+from torch import nn
 
 from realitygrad_ros.control.bundle import PolicyBundle
-from realitygrad_ros.control.tasks.walking import VELOCITY
-from realitygrad_ros.control.tasks.worlds import legged_robot
-from realitygrad_ros.control.training import Plan, train
-from realitygrad_ros.errors import RealityGradError
+from realitygrad_ros.control.shac import Shac, ShacSettings
+from realitygrad_ros.control.tasks.walking import TASKS, VELOCITY
+from realitygrad_ros.control.tasks.worlds import Worlds, legged_robot
+from realitygrad_ros.control.torch_threads import one_thread
+from realitygrad_ros.control.training import CHECKPOINT, Plan, own_share, train, write_checkpoint
+from realitygrad_ros.control.walking_policy import WalkingPolicy
+from realitygrad_ros.errors import Cancelled, RealityGradError
 from realitygrad_ros.iteration.legged_measure import CONTACT
 from realitygrad_ros.iteration.legged_walk import simulate_walk, standing
 from realitygrad_ros.iteration.run_folder import Figures
@@ -20,14 +30,29 @@ from realitygrad_ros.robot.parameters import SimulationParameters
 if TYPE_CHECKING:
     from realitygrad_ros.iteration.legged_loop import LeggedTask
 
+CRITIC_ITERATIONS = 20
+"""In which the critic alone learns."""
+
+DEVIATION = 0.1
+"""Standard deviation of the actions with which a policy that can walk begins to learn more."""
+
+SAMPLES = 1e6
+"""How many observations the statistics of the policy before count for: about as many as a training sees."""
+
 
 def train_policy(
-    task: "LeggedTask", parameters: SimulationParameters, folder: Path, progress: Progress, cancelled: CancelCheck
+    task: "LeggedTask",
+    parent: PolicyBundle,
+    parameters: SimulationParameters,
+    folder: Path,
+    progress: Progress,
+    cancelled: CancelCheck,
 ) -> tuple[PolicyBundle, Figures]:
-    """Train a policy to walk at commanded velocities, and have it walk the schedule in the simulator.
+    """Train a policy further, and have it walk the schedule in the simulator.
 
     Args:
         task: gives the robot, the schedule, the seed, and how much to train.
+        parent: the policy to begin with.
         parameters: of the simulator.
         folder: of the training; one that was interrupted there goes on.
         progress: told the reward.
@@ -37,7 +62,7 @@ def train_policy(
         The bundle, and its figures.
 
     Raises:
-        RealityGradError: training diverged, or the policy falls in the simulator.
+        RealityGradError: `parent` is another kind of network, training diverged, or the policy falls in the simulator.
         Cancelled: `cancelled` asked for it; the folder keeps what was learned.
     """
     configuration, model = task.configuration, task.model
@@ -47,14 +72,16 @@ def train_policy(
         algorithm="shac",
         contact=CONTACT,
         worlds=task.worlds,
-        iterations=task.training_iterations,
+        iterations=2 * task.training_iterations,
         seed=task.seed,
     )
 
     def told(_: str, fraction: float, figures: Mapping[str, float]) -> None:
-        progress("train", fraction, {"reward": figures["reward"]})
+        progress("train", 2.0 * fraction - 1.0, {"reward": figures["reward"]})
 
     progress("train", 0.0, {})
+    if not (folder / CHECKPOINT).exists():
+        _write_beginning(task, plan, parent, parameters, folder, cancelled)
     training = train(plan, configuration, model, parameters, folder, progress=told, cancelled=cancelled)
     period = 1.0 / configuration.policy_rate
     wanted = np.concatenate([np.tile(s.velocity, (round(s.duration / period), 1)) for s in task.schedule])
@@ -67,3 +94,53 @@ def train_policy(
         )
     last = training.curve[-1]
     return training.bundle, {"reward": last["reward"], "samples": last["samples"], "seconds": last["seconds"]}
+
+
+@one_thread()
+def _write_beginning(
+    task: "LeggedTask",
+    plan: Plan,
+    parent: PolicyBundle,
+    parameters: SimulationParameters,
+    folder: Path,
+    cancelled: CancelCheck,
+) -> None:
+    """Write the checkpoint of a training that has come half its way to the policy `parent`."""
+    robot = legged_robot(task.model, task.configuration, parameters, plan.contact)
+    worlds = Worlds(robot, parameters, TASKS[plan.task], own_share(plan.worlds), plan.seed)
+    shac = Shac(worlds, ShacSettings(iterations=plan.iterations, actor_rate=0.0, last_rate=0.0), plan.seed)
+    take_over(shac.policy, parent)
+    for _ in range(CRITIC_ITERATIONS):
+        if cancelled():
+            raise Cancelled
+        shac.learn()
+    shac.iteration = plan.iterations // 2
+    folder.mkdir(parents=True, exist_ok=True)
+    write_checkpoint(folder / CHECKPOINT, plan, shac.state(), [])
+
+
+@torch.no_grad()
+def take_over(policy: WalkingPolicy, bundle: PolicyBundle) -> None:
+    """Give a policy the network and the normaliser of a bundle.
+
+    Raises:
+        RealityGradError: the bundle observes something else, or its network is of another shape.
+    """
+    layers = [layer for layer in policy.network if isinstance(layer, nn.Linear)]
+    ours = [tuple(layer.weight.shape) for layer in layers]
+    theirs = [weight.shape for weight, _ in bundle.layers]
+    if bundle.observation_terms != VELOCITY.observations or bundle.activation != "elu" or ours != theirs:
+        raise RealityGradError(
+            f"policy of epoch {bundle.epoch} cannot be trained further: it observes "
+            f"{', '.join(bundle.observation_terms)} by layers {theirs}; begin with one of 'realitygrad train --task "
+            f"{VELOCITY.name}'"
+        )
+    for layer, (weight, bias) in zip(layers, bundle.layers, strict=True):
+        layer.weight.copy_(torch.tensor(weight))
+        layer.bias.copy_(torch.tensor(bias))
+    normalizer, scale = policy.normalizer, torch.tensor(bundle.observation_scale)
+    normalizer.mean.copy_(torch.tensor(bundle.observation_mean))
+    least = normalizer.variance.zero_() + normalizer.scale.square()  # it keeps a scale from being zero
+    normalizer.variance.copy_((scale.square() - least).clamp(min=0.0))
+    normalizer.count.fill_(SAMPLES)
+    policy.log_deviation.fill_(float(np.log(DEVIATION)))
