@@ -5,8 +5,7 @@ from pathlib import Path
 import numpy as np
 
 from realitygrad_ros.control.bundle import PolicyBundle
-from realitygrad_ros.control.command_loop import MOST_LEAN, MOST_SINKING
-from realitygrad_ros.control.tasks.legged import BASE_COORDINATES, LeggedRobot
+from realitygrad_ros.control.tasks.legged import LeggedRobot
 from realitygrad_ros.control.tasks.worlds import legged_robot
 from realitygrad_ros.iteration.legged_comparison import WalkComparison
 from realitygrad_ros.iteration.legged_recording import WalkRecording, read_walk
@@ -18,12 +17,6 @@ from realitygrad_ros.robot.parameters import SimulationParameters
 
 CONTACT = "smooth"
 """How contact is simulated: as in the training."""
-
-NEARLY = 0.9
-"""A robot that was so near to what counts as fallen, as a share of it, when its policy stopped, has fallen."""
-
-LATE = 0.2
-"""How long after the last command a fall is looked for [s]."""
 
 
 def measure(
@@ -55,7 +48,8 @@ def measure(
     bundle = PolicyBundle.read(directory / "policy.safetensors")
     compared, predicted_falls = compare(recording, robot, configuration, parameters, bundle)
     compared.write(directory / "comparison.safetensors")
-    return compared.figures() | {"falls": falls(recording, configuration), "predicted_falls": predicted_falls}
+    falls = sum(engagement.fell for engagement in recording.engagements)
+    return compared.figures() | {"falls": falls, "predicted_falls": predicted_falls}
 
 
 def compare(
@@ -73,7 +67,7 @@ def compare(
     engagement = np.full(len(recording.time), -1)
     position, velocity = np.full_like(recording.position, np.nan), np.full_like(recording.velocity, np.nan)
     predicted_falls = 0
-    for number, (start, end) in enumerate(recording.engagements):
+    for number, (start, end, _) in enumerate(recording.engagements):
         first, last = np.searchsorted(recording.time, [start - 1e-9, end + 1e-9])
         if last - first < 2:
             continue
@@ -104,19 +98,3 @@ def compare(
         simulated_feet=feet(robot, position),
     )
     return comparison, predicted_falls
-
-
-def falls(recording: WalkRecording, configuration: RobotConfiguration) -> int:
-    """How often the policy stopped because the robot had fallen, by the rules of `CommandLoop`."""
-    x, y, _, _ = recording.position[:, 3:BASE_COORDINATES].T
-    lean = np.arccos(np.clip(1.0 - 2.0 * (x * x + y * y), -1.0, 1.0))
-    height = recording.position[:, 2]
-    most_sinking = MOST_SINKING * (configuration.home_height or np.inf)
-    count = 0
-    for start, end in recording.engagements:
-        first, last = np.searchsorted(recording.time, [start - 1e-9, end + LATE])
-        if last <= first:
-            continue
-        sunk = height[first] - height[first:last]
-        count += bool((lean[first:last] > NEARLY * MOST_LEAN).any() or (sunk > NEARLY * most_sinking).any())
-    return count

@@ -7,13 +7,20 @@ from typing import Any, NamedTuple
 import numpy as np
 from jaxtyping import Float
 
+from realitygrad_ros.control.command_loop import MOST_LEAN, MOST_SINKING
 from realitygrad_ros.errors import RealityGradError
 from realitygrad_ros.identification.bag import Bag
 from realitygrad_ros.identification.recording import choose_clock, read_recording
 from realitygrad_ros.robot.configuration import RobotConfiguration
 
 SILENCE = 0.2
-"""A policy that gives no command for so long has stopped commanding [s]."""
+"""A policy that gives no command for so long may have stopped commanding [s]; or the machine was busy."""
+
+NEARLY = 0.9
+"""A robot that comes so near to what counts as fallen, as a share of it, when commands end has fallen."""
+
+LATE = 0.2
+"""How long after the last command a fall is looked for [s]."""
 
 
 class Engagement(NamedTuple):
@@ -23,6 +30,8 @@ class Engagement(NamedTuple):
     """Time of its first command [s]."""
     end: float
     """Time of its last command [s]."""
+    fell: bool
+    """Whether the policy stopped because the robot had fallen, by the rules of `CommandLoop`."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -62,13 +71,15 @@ def read_walk(path: Path, configuration: RobotConfiguration) -> WalkRecording:
     position, orientation, velocity = (_interpolated(time, odometry_time, values) for values in base)
     orientation /= np.linalg.norm(orientation, axis=1, keepdims=True)
     held = np.searchsorted(wanted_time, time, side="right") - 1
+    coordinates = np.concatenate([position, orientation, uniform.position], axis=1)
+    command_time = recording.command_time[recording.command_time <= time[-1] + 1e-9]
     return WalkRecording(
         joint_names=recording.joint_names,
         time=time,
-        position=np.concatenate([position, orientation, uniform.position], axis=1),
+        position=coordinates,
         velocity=np.concatenate([velocity, uniform.velocity], axis=1),
         wanted=np.where(held[:, None] >= 0, wanted[held], 0.0) if len(wanted) else np.zeros((len(time), 3)),
-        engagements=_engagements(recording.command_time[recording.command_time <= time[-1] + 1e-9]),
+        engagements=_engagements(command_time, time, coordinates, configuration),
         warnings=(*recording.warnings, *warnings),
     )
 
@@ -119,10 +130,29 @@ def _interpolated(time: np.ndarray, given: np.ndarray, values: np.ndarray) -> Fl
     return np.stack([np.interp(time, given[order], column[order]) for column in values.T], axis=1)
 
 
-def _engagements(command_time: Float[np.ndarray, "command"]) -> tuple[Engagement, ...]:
-    pause = np.flatnonzero(np.diff(command_time) > SILENCE)
-    starts, ends = [0, *(pause + 1)], [*pause, len(command_time) - 1]
-    return tuple(
-        Engagement(float(command_time[start]), float(command_time[end]))
-        for start, end in zip(starts, ends, strict=True)
-    )
+def _engagements(
+    command_time: Float[np.ndarray, "command"],
+    time: Float[np.ndarray, "sample"],
+    position: Float[np.ndarray, "sample coordinate"],
+    configuration: RobotConfiguration,
+) -> tuple[Engagement, ...]:
+    """From one fall to the next: on its feet a robot is commanded by the same policy from the first to the last."""
+    x, y = position[:, 3], position[:, 4]
+    lean = np.arccos(np.clip(1.0 - 2.0 * (x * x + y * y), -1.0, 1.0))
+    height, most_sinking = position[:, 2], MOST_SINKING * (configuration.home_height or np.inf)
+
+    def fell(start: float, end: float) -> bool:
+        """Whether a robot that was engaged at `start` lies when its last command came at `end`."""
+        first, last, late = np.searchsorted(time, [start - 1e-9, end - 1e-9, end + LATE])
+        sunk = height[min(first, len(time) - 1)] - height[last:late]
+        return bool((lean[last:late] > NEARLY * MOST_LEAN).any() or (sunk > NEARLY * most_sinking).any())
+
+    found = []
+    start = float(command_time[0])
+    for pause in np.flatnonzero(np.diff(command_time) > SILENCE):
+        end = float(command_time[pause])
+        if fell(start, end):
+            found.append(Engagement(start, end, True))
+            start = float(command_time[pause + 1])
+    end = float(command_time[-1])
+    return (*found, Engagement(start, end, fell(start, end)))
