@@ -1,8 +1,7 @@
 """A walking policy for a calibrated simulator, from the policy before it.
 
-It keeps its network and its normaliser. A critic is learned first, while the policy stands still: by one that knows
-nothing the policy would unlearn what it can. Then training goes on as the second half of a usual one, with the learning
-rates of that.
+It keeps its network and its normaliser. A critic is learned first, while the policy stays as it is: by one that knows
+nothing the policy would unlearn what it can. Then follows a usual training.
 """
 
 from collections.abc import Mapping
@@ -72,12 +71,12 @@ def train_policy(
         algorithm="shac",
         contact=CONTACT,
         worlds=task.worlds,
-        iterations=2 * task.training_iterations,
+        iterations=task.training_iterations,
         seed=task.seed,
     )
 
     def told(_: str, fraction: float, figures: Mapping[str, float]) -> None:
-        progress("train", 2.0 * fraction - 1.0, {"reward": figures["reward"]})
+        progress("train", fraction, {"reward": figures["reward"]})
 
     progress("train", 0.0, {})
     if not (folder / CHECKPOINT).exists():
@@ -105,7 +104,7 @@ def _write_beginning(
     folder: Path,
     cancelled: CancelCheck,
 ) -> None:
-    """Write the checkpoint of a training that has come half its way to the policy `parent`."""
+    """Write the checkpoint of a training that begins with the policy `parent`, and a critic that knows it."""
     robot = legged_robot(task.model, task.configuration, parameters, plan.contact)
     worlds = Worlds(robot, parameters, TASKS[plan.task], own_share(plan.worlds), plan.seed)
     shac = Shac(worlds, ShacSettings(iterations=plan.iterations, actor_rate=0.0, last_rate=0.0), plan.seed)
@@ -114,7 +113,7 @@ def _write_beginning(
         if cancelled():
             raise Cancelled
         shac.learn()
-    shac.iteration = plan.iterations // 2
+    shac.iteration = 0
     folder.mkdir(parents=True, exist_ok=True)
     write_checkpoint(folder / CHECKPOINT, plan, shac.state(), [])
 
