@@ -68,7 +68,7 @@ def test_anymal_loads_by_its_name() -> None:
     assert contact is not None
     assert [sphere.link for sphere in contact.spheres] == ["LF_FOOT", "RF_FOOT", "LH_FOOT", "RH_FOOT"]
     assert (contact.time_step, contact.kappa, contact.recovery_rate, contact.sweeps) == (0.005, 300.0, 20.0, 10)
-    assert (contact.soft.stiffness, contact.soft.damping, contact.soft.tangential_damping) == (1e4, 1e2, 1e2)
+    assert (contact.soft.stiffness, contact.soft.damping, contact.soft.tangential_damping) == (1e4, 2e2, 2e2)
 
 
 def test_a_base_is_fixed_unless_it_is_said_to_float(tmp_path: Path) -> None:
