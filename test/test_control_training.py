@@ -10,11 +10,15 @@ from safetensors.torch import load_file, save_file
 
 from realitygrad_ros.control import training
 from realitygrad_ros.control.bundle import PolicyBundle
+from realitygrad_ros.control.ppo import PpoSettings
+from realitygrad_ros.control.shac import ShacSettings
+from realitygrad_ros.control.tasks.walking import TASKS, WALK
 from realitygrad_ros.control.training import CHECKPOINT, CURVE, POLICY, Plan, read_checkpoint, train
 from realitygrad_ros.errors import Cancelled, RealityGradError
+from realitygrad_ros.main import main
 from realitygrad_ros.robot.load import load_robot
 
-PLAN = Plan(robot="anymal_c", task="walk", algorithm="shac", contact="smooth", worlds=2, iterations=3, seed=0)
+PLAN = Plan("anymal_c", "walk", "shac", "smooth", worlds=2, horizon=8, iterations=3, seed=0)
 
 
 @pytest.fixture(scope="module")
@@ -34,8 +38,21 @@ def test_a_training_leaves_its_checkpoint_its_curve_and_the_policy(trained):
     folder, result = trained
     assert {path.name for path in folder.iterdir()} == {CHECKPOINT, CURVE, POLICY}
     curve = json.loads((folder / CURVE).read_text())["curve"]
-    assert [point["samples"] for point in curve] == [64.0, 128.0, 192.0]
+    assert [point["samples"] for point in curve] == [16.0, 32.0, 48.0]
     assert PolicyBundle.read(folder / POLICY).digest == result.bundle.digest
+
+
+def test_the_command_line_trains_with_the_horizon_that_it_was_told(anymal, tmp_path, monkeypatch):
+    monkeypatch.setitem(TASKS, "walk", replace(WALK, duration=2.2))
+    size = ["--worlds", "2", "--iterations", "1"]
+    assert main(["train", *size, "--horizon", "4", "--out", str(tmp_path / "told")]) == 0
+    _, curve = read_checkpoint(tmp_path / "told" / CHECKPOINT, replace(PLAN, horizon=4, iterations=1))
+    assert curve[-1]["samples"] == 8.0
+    for algorithm, settings in (("shac", ShacSettings().horizon), ("ppo", PpoSettings().steps)):
+        assert main(["train", *size, "--algorithm", algorithm, "--out", str(tmp_path / algorithm)]) == 0
+        plan = replace(PLAN, algorithm=algorithm, horizon=settings, iterations=1)
+        _, curve = read_checkpoint(tmp_path / algorithm / CHECKPOINT, plan)
+        assert curve[-1]["samples"] == 2.0 * settings
 
 
 def test_a_finished_training_is_found_and_not_repeated(trained, anymal):
@@ -61,7 +78,8 @@ def test_a_training_that_was_cancelled_goes_on_to_the_same_policy(trained, anyma
 
 
 @pytest.mark.parametrize(
-    ("entry", "value"), [("robot", "go2"), ("task", "velocity"), ("algorithm", "ppo"), ("contact", "hard"), ("seed", 1)]
+    ("entry", "value"),
+    [("robot", "go2"), ("task", "velocity"), ("algorithm", "ppo"), ("contact", "hard"), ("horizon", 32), ("seed", 1)],
 )
 def test_a_checkpoint_of_another_plan_is_refused_by_name(trained, entry, value):
     with pytest.raises(RealityGradError, match=f"is of {entry} .*, not {value}"):

@@ -188,25 +188,31 @@ def diverging(iterations):
 def test_of_a_training_that_diverged_the_last_good_policy_is_judged(good, tmp_path, monkeypatch):
     monkeypatch.setattr(training, "ITERATIONS_BETWEEN_CHECKPOINTS", 1)
     monkeypatch.setattr(Shac, "learn", diverging(good))
-    plan = Plan("anymal_c", "walk", "shac", "smooth", worlds=2, iterations=3, seed=1)
+    plan = Plan("anymal_c", "walk", "shac", "smooth", worlds=2, horizon=4, iterations=3, seed=1)
     found = trainings.Trainings(tmp_path, CONFIGURATION, MODEL, lambda *_: None).of(plan)
     assert found.diverged == "training diverged"
     assert len(found.curve) == good
     if good:
-        state, _ = read_checkpoint(tmp_path / "walk_shac_smooth_seed_1" / training.CHECKPOINT, plan)
+        state, _ = read_checkpoint(next(tmp_path.iterdir()) / training.CHECKPOINT, plan)
         for name, tensor in found.policy.state_dict().items():
             torch.testing.assert_close(tensor, state[f"policy.{name}"])
 
 
 def test_a_damaged_or_strange_training_is_refused(tmp_path):
-    plan = Plan("anymal_c", "walk", "shac", "smooth", worlds=2, iterations=1, seed=1)
+    plan = Plan("anymal_c", "walk", "shac", "smooth", worlds=2, horizon=4, iterations=1, seed=1)
     several = trainings.Trainings(tmp_path, CONFIGURATION, MODEL, lambda *_: None)
     several.of(plan)
-    with pytest.raises(RealityGradError, match="is of worlds 2, not 4"):
-        several.of(replace(plan, worlds=4))
-    (tmp_path / "walk_shac_smooth_seed_1" / training.CHECKPOINT).write_bytes(b"nothing")
+    with pytest.raises(RealityGradError, match="is of robot anymal_c, not go2"):
+        several.of(replace(plan, robot="go2"))
+    (next(tmp_path.iterdir()) / training.CHECKPOINT).write_bytes(b"nothing")
     with pytest.raises(RealityGradError, match="is damaged"):
         several.of(plan)
+
+
+def test_trainings_that_differ_in_size_do_not_meet_in_a_folder():
+    plan = Plan("anymal_c", "walk", "ppo", "smooth", worlds=2, horizon=4, iterations=1, seed=1)
+    others = [replace(plan, **{size: 8}) for size in ("worlds", "horizon", "iterations", "seed")]
+    assert len({trainings._name(one) for one in (plan, *others)}) == 5
 
 
 def test_what_is_not_there_is_found_out_before_any_work(tmp_path, monkeypatch, capsys):

@@ -10,8 +10,8 @@ beginnings (on the twin: see `twin_walk.evaluate_on_twin`), by the same rewards 
 import os
 import platform
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
-from functools import cached_property
+from dataclasses import dataclass, field
+from functools import cached_property, partial
 from json import dumps
 from math import isfinite
 from pathlib import Path
@@ -25,7 +25,7 @@ import torch
 from realitygrad_ros.benchmarks import learning_figures as pictures
 from realitygrad_ros.benchmarks.learning_curves import LearningCurve, learning_curve
 from realitygrad_ros.benchmarks.tracking import in_simulator, on_twin, track
-from realitygrad_ros.benchmarks.trainings import HorizonPlan, Trained, Trainings
+from realitygrad_ros.benchmarks.trainings import Trained, Trainings
 from realitygrad_ros.benchmarks.twin_walk import evaluate_on_twin
 from realitygrad_ros.control.bundle import PolicyBundle
 from realitygrad_ros.control.shac import Shac, ShacSettings
@@ -33,7 +33,7 @@ from realitygrad_ros.control.tasks.legged import LeggedRobot
 from realitygrad_ros.control.tasks.walking import TASKS
 from realitygrad_ros.control.tasks.worlds import Share, Worlds, legged_robot
 from realitygrad_ros.control.torch_threads import one_thread
-from realitygrad_ros.control.training import Algorithm, Plan
+from realitygrad_ros.control.training import Algorithm, Plan, usual_horizon
 from realitygrad_ros.control.walking_evaluation import evaluate
 from realitygrad_ros.control.walking_policy import WalkingPolicy
 from realitygrad_ros.errors import RealityGradError
@@ -96,19 +96,16 @@ class Bench:
         return {contact: legged_robot(*parts, contact) for contact in {"hard", "smooth", *CONTACTS}}
 
     def shac(self, seed: int, contact: str = "smooth", horizon: int = ShacSettings.horizon) -> Trained:
-        """A training by `Shac`; of one that diverged, up to there."""
-        plan = Plan(ROBOT, TASK, "shac", contact, WORLDS, ITERATIONS, seed)
-        if horizon != ShacSettings.horizon:
-            iterations = ITERATIONS * ShacSettings.horizon // horizon
-            plan = HorizonPlan(**asdict(plan) | {"iterations": iterations}, horizon=horizon)
-        trained = self.trainings.of(plan)
+        """A training by `Shac`, of as many samples with any horizon; of one that diverged, up to there."""
+        iterations = ITERATIONS * ShacSettings.horizon // horizon
+        trained = self.trainings.of(Plan(ROBOT, TASK, "shac", contact, WORLDS, horizon, iterations, seed))
         if trained.diverged:
             self.diverged[f"contact {contact}, horizon {horizon}, seed {seed}"] = trained.diverged
         return trained
 
-    def ppo(self, seed: int) -> Trained:
+    def ppo(self, seed: int, worlds: int, iterations: int) -> Trained:
         """A training by `Ppo`."""
-        return self.trainings.of(Plan(ROBOT, TASK, "ppo", "smooth", PPO_WORLDS, PPO_ITERATIONS, seed))
+        return self.trainings.of(Plan(ROBOT, TASK, "ppo", "smooth", worlds, usual_horizon("ppo"), iterations, seed))
 
     def judged(self, policy: WalkingPolicy, contact: str) -> Tree:
         """What a policy does in the simulator."""
@@ -193,9 +190,9 @@ def _ppo(bench: Bench) -> tuple[Tree, Tree]:
     `final_return` is that of whole episodes without the spread of actions. `iteration_seconds`: see
     `_iteration_seconds`.
     """
+    ppo = partial(bench.ppo, worlds=PPO_WORLDS, iterations=PPO_ITERATIONS)
     trained = {
-        name: [_whole(learn(seed)) for seed in bench.seeds]
-        for name, learn in (("shac", bench.shac), ("ppo", bench.ppo))
+        name: [_whole(learn(seed)) for seed in bench.seeds] for name, learn in (("shac", bench.shac), ("ppo", ppo))
     }
     curves = {name: [learning_curve(one.curve) for one in several] for name, several in trained.items()}
     equal = [min(pair) for pair in zip(*([c.final for c in several] for several in curves.values()), strict=True)]

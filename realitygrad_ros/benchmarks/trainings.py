@@ -1,35 +1,20 @@
 """The trainings of a benchmark: each is done once, and what is found in the folder is not done again."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
 import torch
 
-from realitygrad_ros.control.shac import Shac, ShacSettings, part
+from realitygrad_ros.control.shac import part
 from realitygrad_ros.control.tasks.walking import TASKS
 from realitygrad_ros.control.tasks.worlds import Share, Worlds, legged_robot
-from realitygrad_ros.control.training import (
-    CHECKPOINT,
-    ITERATIONS_BETWEEN_CHECKPOINTS,
-    Plan,
-    read_checkpoint,
-    train,
-    write_checkpoint,
-)
+from realitygrad_ros.control.training import CHECKPOINT, Plan, read_checkpoint, train
 from realitygrad_ros.control.walking_policy import WalkingPolicy
 from realitygrad_ros.errors import RealityGradError
 from realitygrad_ros.progress import Progress
 from realitygrad_ros.robot.configuration import RobotConfiguration
 from realitygrad_ros.robot.model import RobotModel
-
-
-@dataclass(frozen=True)
-class HorizonPlan(Plan):
-    """A training by `Shac` with another horizon than `train` takes."""
-
-    horizon: int
 
 
 class Trained(NamedTuple):
@@ -66,26 +51,10 @@ class Trainings:
 
         configuration, model = self._configuration, self._model
         try:
-            if isinstance(plan, HorizonPlan):
-                return self._train_with_horizon(plan, folder, progress)
             training = train(plan, configuration, model, configuration.nominal, folder, progress=progress)
         except RealityGradError as error:
             return self._last_good(plan, folder, str(error))
         return Trained(training.policy, training.curve, diverged="")
-
-    def _train_with_horizon(self, plan: HorizonPlan, folder: Path, progress: Progress) -> Trained:
-        shac = Shac(self._worlds(plan), ShacSettings(horizon=plan.horizon, iterations=plan.iterations), plan.seed)
-        curve: list[dict[str, float]] = []
-        folder.mkdir(parents=True, exist_ok=True)
-        if (folder / CHECKPOINT).exists():
-            state, curve = read_checkpoint(folder / CHECKPOINT, plan)
-            shac.load(state)
-        while shac.iteration < plan.iterations:
-            curve.append(shac.learn())
-            progress("", shac.iteration / plan.iterations, {"reward": curve[-1]["reward"]})
-            if shac.iteration % ITERATIONS_BETWEEN_CHECKPOINTS == 0 or shac.iteration == plan.iterations:
-                write_checkpoint(folder / CHECKPOINT, plan, shac.state(), curve)
-        return Trained(shac.policy, curve, diverged="")
 
     def _last_good(self, plan: Plan, folder: Path, reason: str) -> Trained:
         """The policy of the last checkpoint, or the untrained one where the training did not come that far."""
@@ -106,5 +75,5 @@ class Trainings:
 
 
 def _name(plan: Plan) -> str:
-    horizon = f"_horizon_{plan.horizon}" if isinstance(plan, HorizonPlan) else ""
-    return f"{plan.task}_{plan.algorithm}_{plan.contact}{horizon}_seed_{plan.seed}"
+    size = f"{plan.worlds}_worlds_{plan.horizon}_steps_{plan.iterations}_iterations"
+    return f"{plan.task}_{plan.algorithm}_{plan.contact}_{size}_seed_{plan.seed}"

@@ -26,6 +26,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--algorithm", choices=tuple(WORLDS), default="shac", help="how to learn it (shac)")
     parser.add_argument("--contact", choices=CONTACT_MODES, default="smooth", help="how contact is simulated (smooth)")
     parser.add_argument("--worlds", type=_count, help="worlds side by side (64 for shac, 1024 for ppo)")
+    parser.add_argument("--horizon", type=_count, help="steps of each world in an iteration (the algorithm's own)")
     parser.add_argument("--iterations", type=_count, help="how many (500 for shac, 300 for ppo)")
     parser.add_argument("--seed", type=int, default=0, help="of all random numbers (0)")
     parser.add_argument("--out", type=Path, metavar="DIR", help="training folder (runs/train_ROBOT_TASK_ALGORITHM)")
@@ -48,7 +49,7 @@ def run(arguments: argparse.Namespace) -> int:
     check_writable(folder)
     from realitygrad_ros.control.tasks.walking import TASKS
     from realitygrad_ros.control.tasks.worlds import legged_robot
-    from realitygrad_ros.control.training import POLICY, Plan, train
+    from realitygrad_ros.control.training import POLICY, Plan, train, usual_horizon
     from realitygrad_ros.control.walking_evaluation import evaluate
 
     plan = Plan(
@@ -57,6 +58,7 @@ def run(arguments: argparse.Namespace) -> int:
         algorithm=arguments.algorithm,
         contact=arguments.contact,
         worlds=arguments.worlds or WORLDS[arguments.algorithm],
+        horizon=arguments.horizon or usual_horizon(arguments.algorithm),
         iterations=arguments.iterations or ITERATIONS[arguments.algorithm],
         seed=arguments.seed,
     )

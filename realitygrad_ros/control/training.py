@@ -62,8 +62,23 @@ class Plan:
     algorithm: str
     contact: str
     worlds: int
+    horizon: int
+    """Steps of each world in an iteration."""
     iterations: int
     seed: int
+
+
+def usual_horizon(algorithm: str) -> int:
+    """Steps of each world in an iteration, as the settings of an algorithm have them.
+
+    Raises:
+        RealityGradError: the library of `Ppo` is not there.
+    """
+    if algorithm == "shac":
+        return ShacSettings.horizon
+    from realitygrad_ros.control.ppo import PpoSettings  # its library is an extra
+
+    return PpoSettings.steps
 
 
 @dataclass(frozen=True)
@@ -137,11 +152,11 @@ def _begin(
     worlds = Worlds(robot, parameters, TASKS[plan.task], own_share(plan.worlds), plan.seed)
     algorithm: Algorithm
     if plan.algorithm == "shac":
-        algorithm = Shac(worlds, ShacSettings(iterations=plan.iterations), plan.seed)
+        algorithm = Shac(worlds, ShacSettings(horizon=plan.horizon, iterations=plan.iterations), plan.seed)
     else:
         from realitygrad_ros.control.ppo import Ppo, PpoSettings  # its library is an extra
 
-        algorithm = Ppo(worlds, PpoSettings(), plan.seed)
+        algorithm = Ppo(worlds, PpoSettings(steps=plan.horizon), plan.seed)
     if folder is None or not (folder / CHECKPOINT).exists():
         return algorithm, []
     state, curve = read_checkpoint(folder / CHECKPOINT, plan)

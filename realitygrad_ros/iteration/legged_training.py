@@ -71,6 +71,7 @@ def train_policy(
         algorithm="shac",
         contact=CONTACT,
         worlds=task.worlds,
+        horizon=ShacSettings.horizon,
         iterations=task.training_iterations,
         seed=task.seed,
     )
@@ -107,7 +108,8 @@ def _write_beginning(
     """Write the checkpoint of a training that begins with the policy `parent`, and a critic that knows it."""
     robot = legged_robot(task.model, task.configuration, parameters, plan.contact)
     worlds = Worlds(robot, parameters, TASKS[plan.task], own_share(plan.worlds), plan.seed)
-    shac = Shac(worlds, ShacSettings(iterations=plan.iterations, actor_rate=0.0, last_rate=0.0), plan.seed)
+    settings = ShacSettings(horizon=plan.horizon, iterations=plan.iterations, actor_rate=0.0, last_rate=0.0)
+    shac = Shac(worlds, settings, plan.seed)
     take_over(shac.policy, parent)
     for _ in range(CRITIC_ITERATIONS):
         if cancelled():
