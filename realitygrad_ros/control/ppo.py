@@ -148,11 +148,14 @@ class Ppo:
         return _figures(steps, rewards)
 
     def state(self) -> dict[str, Tensor]:
-        """Everything that the next iteration depends on, by name."""
+        """Everything that the next iteration depends on, by name, the worlds of all processes together.
+
+        Every process must ask for it when the others do.
+        """
         state = {f"policy.{key}": value for key, value in self.policy.state_dict().items()}
         state |= {f"critic.{key}": value for key, value in self.critic.state_dict().items()}
         state |= optimizer_state("optimizer", self.algorithm.optimizer)
-        state |= {f"worlds.{name}": value for name, value in self.worlds.state().items()}
+        state |= {f"worlds.{name}": gathered(value) for name, value in self.worlds.state().items()}
         state["learning_rate"] = torch.tensor(self.algorithm.learning_rate, dtype=torch.float64)
         return state | {"random": self.random.get_state(), "iteration": torch.tensor(self.iteration)}
 

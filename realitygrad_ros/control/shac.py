@@ -18,7 +18,7 @@ from typing import NamedTuple
 
 import torch
 import torch.distributed
-from jaxtyping import Bool, Float
+from jaxtyping import Bool, Float, Shaped
 from torch import Tensor, nn
 
 from realitygrad_ros.control.tasks.legged import Motion, Situation
@@ -124,14 +124,17 @@ class Shac:
         return figures | {f"reward_{name}": float(term.detach().mean()) for name, term in terms.items()}
 
     def state(self) -> dict[str, Tensor]:
-        """Everything that the next iteration depends on, by name."""
+        """Everything that the next iteration depends on, by name, the worlds of all processes together.
+
+        Every process must ask for it when the others do.
+        """
         modules = {"policy": self.policy, "critic": self.critic, "target_critic": self.target_critic}
         state = {
             f"{name}.{key}": value for name, module in modules.items() for key, value in module.state_dict().items()
         }
         for name, optimizer in (("actor_optimizer", self.actor_optimizer), ("critic_optimizer", self.critic_optimizer)):
             state |= optimizer_state(name, optimizer)
-        state |= {f"worlds.{name}": value for name, value in self.worlds.state().items()}
+        state |= {f"worlds.{name}": gathered(value) for name, value in self.worlds.state().items()}
         return state | {"random": self.random.get_state(), "iteration": torch.tensor(self.iteration)}
 
     def load(self, state: Mapping[str, Tensor]) -> None:
@@ -307,10 +310,11 @@ def average_gradients(parameters: Sequence[Tensor]) -> None:
         gradient.copy_(part.view_as(gradient))
 
 
-def gathered(rows: Float[Tensor, "row column"]) -> Float[Tensor, "all_rows column"]:
+def gathered(rows: Shaped[Tensor, "row *shape"]) -> Shaped[Tensor, "all_rows *shape"]:
     """The rows of all processes, those of the first one first."""
     if processes() == 1:
         return rows
+    rows = rows.contiguous()
     parts = [torch.empty_like(rows) for _ in range(processes())]
     torch.distributed.all_gather(parts, rows)
     return torch.cat(parts)

@@ -3,13 +3,16 @@
 A training folder holds `checkpoint.safetensors`, everything that the next iteration depends on, so that a training that
 was interrupted goes on as if it had not been; `curve.json`, the figures of every iteration; and, at the end,
 `policy.safetensors`, the bundle for the robot. Each is written whole or not at all, the checkpoint last.
+
+Where several processes share the worlds the first of them writes, with the worlds of all; as many processes go on from
+there as if nothing had been, and another number can go on too, by other random numbers.
 """
 
 import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import torch
 from safetensors import SafetensorError, safe_open
@@ -29,7 +32,7 @@ from realitygrad_ros.robot.configuration import RobotConfiguration
 from realitygrad_ros.robot.model import RobotModel
 from realitygrad_ros.robot.parameters import SimulationParameters
 
-VERSION = "1"
+VERSION = "2"
 """Of a checkpoint; a reader takes no other."""
 
 CHECKPOINT, CURVE, POLICY = "checkpoint.safetensors", "curve.json", "policy.safetensors"
@@ -47,7 +50,10 @@ class Algorithm(Protocol):
         """One iteration; returns its figures."""
 
     def state(self) -> dict[str, Tensor]:
-        """Everything that the next iteration depends on, by name."""
+        """Everything that the next iteration depends on, by name, the worlds of all processes together.
+
+        Every process must ask for it when the others do.
+        """
 
     def load(self, state: Mapping[str, Tensor]) -> None:
         """Become what `state` described."""
@@ -114,31 +120,46 @@ def train(
         cancelled: asked before each iteration.
 
     Raises:
-        RealityGradError: the checkpoint is of another plan or damaged, the robot cannot walk, a file cannot be written,
-            or training diverged; the last good checkpoint is as it was.
-        Cancelled: as asked; the checkpoint is that of the last iteration.
+        RealityGradError: the checkpoint is of another plan or damaged, the robot cannot walk, or training diverged; the
+            last good checkpoint is as it was.
+        OSError: a file cannot be written; so is it then.
+        Cancelled: as asked; the checkpoint is that of the last iteration, as it is where the user interrupts.
     """
     algorithm, curve = _begin(plan, configuration, model, parameters, folder)
+    done = _Done.now(algorithm, curve)
     try:
         while algorithm.iteration < plan.iterations:
             if cancelled():
                 raise Cancelled
             figures = algorithm.learn()
-            before = curve[-1] if curve else {"samples": 0.0, "seconds": 0.0}
-            curve.append(figures | {name: before[name] + figures[name] for name in ("samples", "seconds")})
+            before = done.curve[-1] if done.curve else {"samples": 0.0, "seconds": 0.0}
+            row = figures | {name: before[name] + figures[name] for name in ("samples", "seconds")}
+            done = _Done.now(algorithm, [*done.curve, row])
             shown = {name: figures[name] for name in ("reward", "speed_mps", "gradient_norm", "steps_per_second")}
             progress(f"{plan.algorithm} {plan.task}", algorithm.iteration / plan.iterations, shown)
             if algorithm.iteration % ITERATIONS_BETWEEN_CHECKPOINTS == 0:
-                _keep(plan, algorithm, curve, folder)
+                _keep(plan, done, folder)
     except (Cancelled, KeyboardInterrupt):
-        _keep(plan, algorithm, curve, folder)
+        _keep(plan, done, folder)
         raise
-    _keep(plan, algorithm, curve, folder)
+    _keep(plan, done, folder)
     task = TASKS[plan.task]
     bundle = algorithm.policy.to_bundle(task, model, configuration, parameters, epoch=0, parent="")
     if folder is not None and _first_process():
         bundle.write(folder / POLICY)
-    return Training(algorithm.policy, bundle, curve)
+    return Training(algorithm.policy, bundle, done.curve)
+
+
+class _Done(NamedTuple):
+    """What a training came to by the end of an iteration: an interruption finds the next one half done."""
+
+    state: dict[str, Tensor]
+    curve: list[dict[str, float]]
+
+    @classmethod
+    def now(cls, algorithm: Algorithm, curve: list[dict[str, float]]) -> "_Done":
+        """A copy, so that the algorithm can go on."""
+        return cls({name: tensor.detach().clone() for name, tensor in algorithm.state().items()}, curve)
 
 
 def _begin(
@@ -187,13 +208,13 @@ def _first_process() -> bool:
     return processes() == 1 or torch.distributed.get_rank() == 0
 
 
-def _keep(plan: Plan, algorithm: Algorithm, curve: list[dict[str, float]], folder: Path | None) -> None:
+def _keep(plan: Plan, done: _Done, folder: Path | None) -> None:
     """Write curve and checkpoint."""
     if folder is None or not _first_process():
         return
     folder.mkdir(parents=True, exist_ok=True)
-    write_whole(folder / CURVE, json.dumps({"plan": asdict(plan), "curve": curve}, indent=1).encode() + b"\n")
-    write_checkpoint(folder / CHECKPOINT, plan, algorithm.state(), curve)
+    write_whole(folder / CURVE, json.dumps({"plan": asdict(plan), "curve": done.curve}, indent=1).encode() + b"\n")
+    write_checkpoint(folder / CHECKPOINT, plan, done.state, done.curve)
 
 
 def write_checkpoint(path: Path, plan: Plan, state: Mapping[str, Tensor], curve: list[dict[str, float]]) -> None:
@@ -218,7 +239,10 @@ def read_checkpoint(path: Path, plan: Plan) -> tuple[dict[str, Tensor], list[dic
     except (SafetensorError, OSError, KeyError, ValueError) as error:
         raise RealityGradError(f"checkpoint '{path}' is damaged: {error}; remove it to begin anew") from error
     if metadata.get("version") != VERSION:
-        raise RealityGradError(f"checkpoint '{path}' is of version {metadata.get('version')}, not {VERSION}; remove it")
+        raise RealityGradError(
+            f"checkpoint '{path}' is of version {metadata.get('version')}, not {VERSION}; choose another folder, or "
+            "remove it"
+        )
     for name, wanted in asdict(plan).items():
         if found.get(name) != wanted:
             raise RealityGradError(

@@ -169,20 +169,23 @@ class Worlds:
         return {name: weight * REWARDS[name](self.robot, motion) for name, weight in self.task.rewards.items()}
 
     def state(self) -> dict[str, Tensor]:
-        """Everything that the next steps of these worlds depend on, by name."""
+        """Everything that the next steps of these worlds depend on, by name; [world, ...], `random` [process, byte]."""
         s = self.situation
         situation = {"position": s.state.position, "velocity": s.state.velocity, "previous_action": s.previous_action}
         situation |= {"command": s.command, "time": s.time, "until_kick": self._until_kick, "delay": self._delay}
         conditions = {f"conditions.{name}": value for name, value in self.conditions.items()}
-        return situation | conditions | {"random": self.random.get_state()}
+        return situation | conditions | {"random": self.random.get_state()[None]}
 
     def load(self, state: Mapping[str, Tensor]) -> None:
-        """Become what `state` described."""
-        s = state
+        """Become this share of what `state` described, with the rows of all processes, however many they were."""
+        s = {name: self._own(value) for name, value in state.items() if name != "random"}
         self.situation = Situation(State(s["position"], s["velocity"]), s["previous_action"], s["command"], s["time"])
         self._until_kick, self._delay = s["until_kick"], s["delay"]
         self.conditions = {name: s[f"conditions.{name}"] for name in self.conditions}
-        self.random.set_state(s["random"])
+        # Where the processes were as many, its own; else that of the process which had the first of these worlds.
+        random = state["random"]
+        row = random[self.share.first * len(random) // self.share.total]
+        self.random.set_state(row.clone())  # of a view torch would read the storage from its beginning
 
     def _disturbed(self, situation: Situation) -> Situation:
         randomisation = self.task.randomisation
