@@ -2,7 +2,8 @@
 
 import io
 from collections.abc import Mapping, Sequence
-from typing import Any
+from math import ceil
+from typing import TYPE_CHECKING, Any
 
 import matplotlib
 import numpy as np
@@ -12,6 +13,10 @@ from matplotlib.figure import Figure
 from realitygrad_ros.benchmarks.learning_curves import LearningCurve
 from realitygrad_ros.benchmarks.tracking import MIDDLE, Tracking
 from realitygrad_ros.iteration.figures import MUTED, REAL, STYLE
+from realitygrad_ros.iteration.legged_figures import over_a_cycle
+
+if TYPE_CHECKING:
+    from realitygrad_ros.benchmarks.endurance import EnduranceWalk  # it brings ROS
 
 BLUE, VERMILION, GREEN = "#0072b2", "#d55e00", "#009e73"
 """The colour-blind can tell them apart (Okabe and Ito)."""
@@ -26,6 +31,11 @@ WANTED_RATIO = 10.0
 
 WANTED_ERROR = 0.1
 """Of the velocity [m/s]."""
+
+COMPONENTS = ("forward\n[m/s]", "left\n[m/s]", "turning left\n[rad/s]")
+
+ROW_SECONDS, DRAWN_SAMPLES = 120.0, 4
+"""Of a long walk: about how much time a row shows, and that one sample of so many is drawn."""
 
 
 def draw_curves(curves: Mapping[str, Sequence[LearningCurve]], equal: float) -> bytes:
@@ -139,6 +149,43 @@ def draw_tracking(found: Mapping[str, Tracking]) -> bytes:
         titles = ("mean velocity, from least to largest episode", f"grey: under {WANTED_ERROR:g} m/s in the middle")
         _finish(figure, (velocity, error), titles, velocity)
         return _png(figure)
+
+
+def draw_endurance(walk: "EnduranceWalk") -> bytes:
+    """Velocity wanted and measured over time, a few rows of it, with pushes, falls and interruptions."""
+    rows = max(1, ceil(walk.end / ROW_SECONDS - 0.1))  # what just overflows a row makes it longer
+    seconds = walk.end / rows
+    wanted, measured = walk.wanted, np.stack([over_a_cycle(walk.time, v) for v in walk.measured.T], axis=1)
+    with matplotlib.rc_context(STYLE):
+        figure = Figure(figsize=(13.0, 3.6 * rows + 0.4), layout="constrained", dpi=120)
+        for row, part in enumerate(figure.subfigures(rows, 1, squeeze=False)[:, 0]):
+            start, end = row * seconds, (row + 1) * seconds
+            shown = np.flatnonzero((walk.time >= start) & (walk.time < end))[::DRAWN_SAMPLES]
+            panels = part.subplots(3, 1, sharex=True)
+            for component, (panel, name) in enumerate(zip(panels, COMPONENTS, strict=True)):
+                course = walk.time[shown]
+                panel.plot(course, measured[shown, component], color=BLUE, lw=1.0, label="measured, mean over a step")
+                panel.plot(course, wanted[shown, component], color=REAL, lw=1.0, ls=":", label="wanted")
+                for label, colour, style, times in _marks(walk):
+                    inside = [time for time in times if start <= time < end]
+                    panel.vlines(
+                        inside, 0.0, 1.0, color=colour, transform=panel.get_xaxis_transform(), **style, label=label
+                    )
+                panel.set(ylabel=name, xlim=(start, end), ylim=(-1.5, 1.5))
+            panels[-1].set_xlabel("time [s]")
+        handles, labels = panels[0].get_legend_handles_labels()
+        figure.legend(handles, labels, loc="outside upper left", ncols=len(handles))
+        return _png(figure)
+
+
+def _marks(walk: "EnduranceWalk") -> list[tuple[str, str, dict[str, Any], list[float]]]:
+    """Label, colour, style and times of what is marked."""
+    falls, interruptions = ([p.start for p in walk.pauses if p.stop.fallen is fallen] for fallen in (True, False))
+    return [
+        ("push", GREEN, {"lw": 0.8, "alpha": 0.7}, [event.time for event in walk.of_kind("push")]),
+        (f"fall ({len(falls)})", VERMILION, {"lw": 2.0}, falls),
+        (f"interruption ({len(interruptions)})", MUTED, {"lw": 2.0, "ls": "--"}, interruptions),
+    ]
 
 
 def _panels(rows: int, columns: int, width: float, height: float, **options: Any) -> tuple[Figure, Sequence[Axes]]:

@@ -70,6 +70,15 @@ class OwnGraph:
                 raise RealityGradError(f"waited {PATIENCE:g} s in vain for {what}")
             time.sleep(POLL_PERIOD)
 
+    def interrupted(self) -> bool:
+        """A `CancelCheck` that never asks to stop.
+
+        Raises:
+            RealityGradError: a node has ended.
+        """
+        self._graph.check()
+        return False
+
     def _on_diagnostics(self, message: DiagnosticArray) -> None:
         for status in message.status:
             self.diagnostics[status.name] = {value.key: value.value for value in status.values}
