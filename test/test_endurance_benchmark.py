@@ -81,18 +81,19 @@ def test_stops_are_counted_by_their_kind_and_what_is_no_steady_walk_is_left_out_
 
 def test_a_walk_over_ros_is_told_and_its_pushes_reach_the_twin(ros_domain):
     bundle = PolicyBundle.read(share_directory() / "policies" / "anymal_c_velocity.safetensors")
-    events = draw_events(12.0, *bundle.uniform_range("velocity_command"), seed=1)
     told = []
-    walk = endurance.walk("anymal_c", bundle, events, 12.0, lambda stage, fraction, _: told.append((stage, fraction)))
+    walk = endurance.walk("anymal_c", bundle, 12.0, lambda stage, *_: told.append(stage), seed=1)
+    drawn = draw_events(12.0, *bundle.uniform_range("velocity_command"), seed=1)
+    assert [event[1:] for event in walk.events] == [event[1:] for event in drawn]
     figures = walk.figures()
     assert set(figures) == {
         *("seconds", "commands", "pushes", "falls", "interruptions", "tracking_error_mps", "stops"),
     }
-    assert figures["commands"] + figures["pushes"] == len(events)
+    assert figures["commands"] + figures["pushes"] == len(drawn)
     assert len(figures["stops"]) == figures["falls"] + figures["interruptions"]
     assert figures["seconds"] >= 12.0
     assert np.isfinite(figures["tracking_error_mps"])
-    assert [stage for stage, _ in told] == ["endurance: start"] + ["endurance"] * len(events)
+    assert told == ["endurance: start"] + ["endurance"] * len(drawn)
     pushes = walk.of_kind("push")
     assert pushes
     for push in pushes:
@@ -102,8 +103,7 @@ def test_a_walk_over_ros_is_told_and_its_pushes_reach_the_twin(ros_domain):
 
 
 def test_a_robot_that_falls_is_stood_up_and_goes_on(ros_domain):
-    events = (Event(0.0, "command", (0.0, 0.0, 0.0)), Event(4.0, "command", (0.5, 0.0, 0.0)))
-    walk = endurance.walk("anymal_c", crouching_bundle(), events, 4.0, silent)
+    walk = endurance.walk("anymal_c", crouching_bundle(), 4.0, silent)
     first, second, *_ = walk.pauses
     assert first.stop.fallen
     assert second.stop.fallen

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import torch
 
-from realitygrad_ros.benchmarks import learning, tracking, trainings
+from realitygrad_ros.benchmarks import endurance, learning, tracking, trainings
 from realitygrad_ros.benchmarks.learning_curves import learning_curve
 from realitygrad_ros.benchmarks.twin_walk import evaluate_on_twin
 from realitygrad_ros.commands.bench import LEARNING_PARTS
@@ -134,11 +134,12 @@ def _small(monkeypatch, tmp_path):
     monkeypatch.setattr(learning, "legged_robot", lambda *parts: legged_robot(*parts[:3], "smooth"))
     monkeypatch.setitem(TASKS, "walk", replace(WALK, duration=SHORT))
     monkeypatch.setattr(tracking, "DURATION", SHORT)
+    monkeypatch.setattr(endurance, "SECONDS", 0.5)
     untrained_bundle().write(tmp_path / "velocity.safetensors")
     monkeypatch.setattr(learning, "BUNDLE", tmp_path / "velocity.safetensors")
 
 
-@pytest.mark.usefixtures("_small")
+@pytest.mark.usefixtures("_small", "ros_domain")
 def test_all_that_is_promised_is_written_and_nothing_trained_twice(tmp_path, monkeypatch, capsys):
     file, folder = tmp_path / "figures.json", tmp_path / "bench"
     command = ["bench", "learning", "--seeds", "2", "--json", str(file), "--out", str(folder)]
@@ -150,13 +151,14 @@ def test_all_that_is_promised_is_written_and_nothing_trained_twice(tmp_path, mon
     assert set(figures["horizon"]) == {"32", "64"}
     assert figures["tracking_error_twin_mps"] > 0.3  # it stands
     assert figures["falls_twin"] == 0
+    assert figures["endurance"]["commands"] == 1
     assert figures["diverged"] == {}
     values = figures["by_seed"]["walk"]["seconds"]
     assert figures["walk"]["seconds"] == pytest.approx(sum(values) / 2)
     # Two iterations teach PPO nothing, which begins with a wide spread.
     assert figures["samples_to_shac_reward"] == {"shac": 128.0, "ppo": None}
     assert figures["ppo_reward_reached"] < figures["final_reward"]["shac"]
-    for name in ("learning_curves", "transfer", "gradient_norms", "horizon", "tracking"):
+    for name in ("learning_curves", "transfer", "gradient_norms", "horizon", "tracking", "endurance"):
         assert (folder / f"{name}.png").read_bytes().startswith(b"\x89PNG")
     assert len(json.loads((folder / "tracking.json").read_text())["twin"]["speed"]) == 2
     assert "transfer.smooth.twin" in capsys.readouterr().out

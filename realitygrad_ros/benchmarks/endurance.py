@@ -22,6 +22,9 @@ from realitygrad_ros.nodes.qos import SENSOR_DATA, TARGET
 from realitygrad_ros.nodes.walking_twin import Stop, WalkingTwin
 from realitygrad_ros.progress import Progress
 
+SECONDS = 600.0
+"""Of the walk that `realitygrad bench learning` does."""
+
 COMMAND_GAP, PUSH_GAP = (2.0, 6.0), (3.0, 8.0)
 """Least and most time from one command, and from one push, to the next [s]."""
 
@@ -141,13 +144,18 @@ class EnduranceWalk:
         }
 
 
-def walk(
-    robot: str, bundle: PolicyBundle, events: Sequence[Event], seconds: float, progress: Progress
-) -> EnduranceWalk:
-    """Walk on the twin by a policy for `seconds`, as `events` say.
+def walk(robot: str, bundle: PolicyBundle, seconds: float, progress: Progress, seed: int = 0) -> EnduranceWalk:
+    """Walk on the twin by a policy, at velocities that it knows, as `draw_events` says.
 
     A robot that fell is stood up and goes on, and so does one whose policy stopped for another reason. After `seconds`
     the walk lasts `REPORT_TIME` more, so that a stop at its very end is heard of.
+
+    Args:
+        robot: its name in `config/`.
+        bundle: the policy.
+        seconds: how long it walks, in real time.
+        progress: told of each command and push.
+        seed: of commands and pushes.
 
     Raises:
         RealityGradError: a node ends or does not come up, or the policy does not engage.
@@ -160,6 +168,7 @@ def walk(
         graph.start(NodeSpec("policy_node", {"robot": robot, "bundle": str(path)}))
         # Nodes that were just started may take seconds to find each other.
         graph.wait(lambda: _hears_twin(graph), "the policy node to hear of the robot")
+        events = draw_events(seconds, *bundle.uniform_range("velocity_command"), seed)
         return _Walker(graph).walk(events, seconds, progress)
 
 

@@ -326,12 +326,22 @@ def _tracking(bench: Bench) -> tuple[Tree, Tree]:
     return {}, {**_finite(figures), "tracking_episodes": TARGET_EPISODES * len(TARGETS)}
 
 
+def _endurance(bench: Bench) -> tuple[Tree, Tree]:
+    """`endurance`: the policy that is shipped on the twin over ROS; see `EnduranceWalk.figures`."""
+    from realitygrad_ros.benchmarks import endurance  # it alone needs ROS
+
+    walk = endurance.walk(ROBOT, _shipped(), endurance.SECONDS, bench.progress)
+    bench.write("endurance.png", pictures.draw_endurance(walk))
+    return {}, {"endurance": _finite(walk.figures())}
+
+
 PARTS: Mapping[str, Callable[[Bench], tuple[Tree, Tree]]] = {
     "walk": _walk,
     "ppo": _ppo,
     "transfer": _transfer,
     "horizon": _horizon,
     "tracking": _tracking,
+    "endurance": _endurance,
 }
 """Each gives figures by seed, and figures of its own."""
 
@@ -344,7 +354,7 @@ def _import_ppo() -> None:
     import realitygrad_ros.control.ppo  # noqa: F401
 
 
-_REQUIRED: Mapping[str, Callable[[], Any]] = {"ppo": _import_ppo, "tracking": _shipped}
+_REQUIRED: Mapping[str, Callable[[], Any]] = {"ppo": _import_ppo, "tracking": _shipped, "endurance": _shipped}
 """What a part cannot do without, and is found out before the work of the others."""
 
 

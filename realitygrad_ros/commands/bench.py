@@ -19,7 +19,7 @@ BENCHMARKS = {
 }
 """Each is a module of `realitygrad_ros.benchmarks`, with its help."""
 
-LEARNING_PARTS = ("walk", "ppo", "transfer", "horizon", "tracking")
+LEARNING_PARTS = ("walk", "ppo", "transfer", "horizon", "tracking", "endurance")
 """Of `learning`, which can be measured one by one."""
 
 
